@@ -1,0 +1,90 @@
+# ChatMind's everyday commands. `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Passed on to the command: `make run ARGS="--data-dir /tmp/x"`, `make test PYTEST_ARGS="-k resume"`.
+ARGS ?=
+PYTEST_ARGS ?=
+
+# Every process here is one of several: more BLAS or OpenMP threads each make all of them slower.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
+export OMP_WAIT_POLICY := passive
+
+# A PYTHON given by hand is taken at its word; otherwise any that is new enough will do.
+PYTHONS := $(if $(filter file,$(origin PYTHON)),$(PYTHON) python3.13 python3.12 python3.11,$(PYTHON))
+SUITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup run check lint types proto proto-check lint-proto imports test test-unit test-e2e \
+	bench format clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## make the virtual environment and install everything into it
+
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(BIN)/python -c '$(SUITS)' 2>/dev/null; then \
+		for python in $(PYTHONS) ''; do \
+			if [ -n "$$python" ] && "$$python" -c '$(SUITS)' 2>/dev/null; then break; fi; \
+		done; \
+		if [ -z "$$python" ]; then \
+			echo "ChatMind needs Python 3.11 or newer with its venv module; tried: $(PYTHONS)." >&2; \
+			echo "Name one with 'make setup PYTHON=/path/to/python3'." >&2; \
+			exit 1; \
+		fi; \
+		"$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "installing ChatMind into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: setup ## start everything on this machine; Ctrl-C stops it (ARGS=...)
+	@exec $(BIN)/chatmind up $(ARGS)
+
+check: lint types proto-check lint-proto imports test ## everything continuous integration runs
+
+lint: setup ## style of the Python code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## static types, strictly
+	$(BIN)/mypy services cli tools
+
+proto: setup ## generate the stubs in gen/ from protos/
+	$(BIN)/python tools/proto.py generate
+
+proto-check: setup ## the stubs in gen/ are what protos/ says
+	$(BIN)/python tools/proto.py check
+
+lint-proto: setup ## style of the contract, and its compatibility with the last release
+	$(BIN)/python tools/proto.py lint
+	$(BIN)/python tools/proto.py breaking
+
+imports: setup ## who may import whom
+	$(BIN)/lint-imports
+
+test: setup ## the whole test suite (PYTEST_ARGS=...)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-unit: setup ## the tests that need no running system
+	$(BIN)/pytest --ignore=tests/e2e $(PYTEST_ARGS)
+
+test-e2e: setup ## the tests of the running system
+	$(BIN)/pytest tests/e2e $(PYTEST_ARGS)
+
+bench: setup ## measurements (ARGS=...)
+	$(BIN)/python -m bench $(ARGS)
+
+format: setup ## put the Python code into its one form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the virtual environment and every cache; data in .chatmind/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
