@@ -87,13 +87,15 @@ def breaking(protos: Path, repository: Path) -> str:
 
 def last_release(repository: Path) -> str:
     """The highest `v*` tag that leads to HEAD, or an empty text."""
+    if not (repository / ".git").exists():
+        return ""
     listing = ["tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"]
-    return next(iter(run("git", "-C", str(repository), *listing).decode().split()), "")
+    return next(iter(git(repository, *listing).decode().split()), "")
 
 
 def release_protos(repository: Path, tag: str, *, into: Path) -> Path:
     """Unpack the contract as it was at `tag`."""
-    archive = run("git", "-C", str(repository), "archive", "--format=tar", tag, "protos")
+    archive = git(repository, "archive", "--format=tar", tag, "protos")
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(into, filter="data")
     return into / "protos"
@@ -168,6 +170,11 @@ def descriptor_set(file: DescFile) -> bytes:
 def buf(*arguments: str) -> None:
     """Run buf, whose complaints are written for people."""
     run(str(scripts() / "buf"), *arguments)
+
+
+def git(repository: Path, *arguments: str) -> bytes:
+    """Run git in `repository`, whoever owns it: a clone made for CI is often another user's."""
+    return run("git", "-c", f"safe.directory={repository}", "-C", str(repository), *arguments)
 
 
 def scripts() -> Path:
