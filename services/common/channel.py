@@ -1,0 +1,80 @@
+"""Channels to other services, and what a call inward carries."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from grpc import aio
+
+from services.common.identity import Identity, IdentitySigner
+from services.common.interceptors.authentication import IDENTITY_KEY
+from services.common.interceptors.request_id import REQUEST_ID_KEY, current_request_id
+
+DEFAULT_DEADLINE_SECONDS = 30.0
+
+# With a keepalive but no ping timeout a frozen peer is noticed only after a minute.
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+
+@asynccontextmanager
+async def open_channel(
+    target: str,
+    *,
+    max_message_bytes: int,
+    idempotent_methods: Sequence[tuple[str, str]] = (),
+) -> AsyncIterator[aio.Channel]:
+    """A channel to a service.
+
+    Args:
+        target: `host:port`, or a `dns:///` name that resolves to every replica.
+        max_message_bytes: the largest message in either direction.
+        idempotent_methods: `(package.Service, Method)` pairs that are asked again on UNAVAILABLE.
+    """
+    options = [
+        *_KEEPALIVE,
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.service_config", _service_config(idempotent_methods)),
+    ]
+    async with aio.insecure_channel(target, options=options) as channel:
+        yield channel
+
+
+def _service_config(idempotent_methods: Sequence[tuple[str, str]]) -> str:
+    retry = {
+        "name": [{"service": service, "method": method} for service, method in idempotent_methods],
+        "retryPolicy": {
+            "maxAttempts": 4,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "1s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        },
+    }
+    return json.dumps(
+        {
+            "loadBalancingConfig": [{"round_robin": {}}],
+            "methodConfig": [retry] if idempotent_methods else [],
+        }
+    )
+
+
+class OutgoingCalls:
+    """The metadata that calls to one service carry: identity token and request id."""
+
+    def __init__(self, signer: IdentitySigner) -> None:
+        self._signer = signer
+
+    def metadata(self, identity: Identity) -> tuple[tuple[str, str], ...]:
+        """The metadata of a call made for this identity."""
+        token = (IDENTITY_KEY, self._signer.token(identity))
+        request_id = current_request_id()
+        return (token, (REQUEST_ID_KEY, request_id)) if request_id else (token,)

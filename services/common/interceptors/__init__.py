@@ -1,0 +1,31 @@
+"""The interceptors of every server, in the order calls pass through them.
+
+1. `request_id`      so that everything after it can say which call it speaks of
+2. `access_log`      sees the outcome of all that follows
+3. `error_status`    turns whatever is raised below into a status
+4. `authentication`  before any work, decoding included
+5. `validation`      decodes the request and checks the rules of the contract
+"""
+
+from collections.abc import Sequence
+
+from grpc import aio
+
+from services.common.ids import NewId, new_id
+from services.common.interceptors.access_log import AccessLogInterceptor
+from services.common.interceptors.error_status import ErrorStatusInterceptor
+from services.common.interceptors.request_id import RequestIdInterceptor
+from services.common.interceptors.validation import ValidationInterceptor
+
+
+def interceptor_chain(
+    domain: str, authentication: aio.ServerInterceptor, *, make_id: NewId = new_id
+) -> Sequence[aio.ServerInterceptor]:
+    """The chain of one server; `domain` is its ErrorInfo domain, such as `agent.chatmind`."""
+    return (
+        RequestIdInterceptor(make_id),
+        AccessLogInterceptor(),
+        ErrorStatusInterceptor(domain),
+        authentication,
+        ValidationInterceptor(),
+    )
