@@ -1,0 +1,1 @@
+"""What runs the whole of ChatMind on one machine."""

