@@ -46,3 +46,8 @@ def write(path: Path, text: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def told(found: list[str]) -> str:
+    """Findings as the lines of a failure."""
+    return "\n".join(["", *found])
