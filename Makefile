@@ -27,6 +27,7 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## make the virtual environment and install everything into it
+	@:
 
 $(STAMP): pyproject.toml constraints.txt
 	@if ! $(BIN)/python -c '$(SUITS)' 2>/dev/null; then \
