@@ -7,7 +7,7 @@ then pass `statement_cache_size=0` and let the roles carry the settings that it 
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -15,11 +15,9 @@ from typing import Literal, TypeAlias
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from services.common.db_errors import RETRY_AFTER, driver_errors, unreachable
+from services.common.db_errors import RETRY_AFTER, driver_errors, session_errors, unreachable
 from services.common.errors import ResourceExhaustedError, UnavailableError
-
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-"""A connection outside any pool."""
+from services.common.session import Connection
 
 PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 """A connection on loan from a pool."""
@@ -138,34 +136,6 @@ async def open_pool(
 
 
 @asynccontextmanager
-async def open_connection(
-    dsn: str,
-    *,
-    application_name: str,
-    settings: Mapping[str, str] | None = None,
-    timeout: float = 5.0,  # noqa: ASYNC109
-) -> AsyncIterator[Connection]:
-    """A connection of one's own, past any pooler, for what needs a session: LISTEN, migrations.
-
-    Raises:
-        UnavailableError: the database cannot be reached within `timeout` seconds.
-    """
-    try:
-        with driver_errors():
-            opened = await asyncpg.connect(
-                dsn,
-                timeout=timeout,
-                server_settings={"application_name": application_name, **(settings or {})},
-            )
-    except OSError as error:
-        raise unreachable() from error
-    try:
-        yield opened
-    finally:
-        await _hang_up(opened)
-
-
-@asynccontextmanager
 async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
     """A connection for statements that stand alone, each its own transaction.
 
@@ -176,12 +146,8 @@ async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
     """
     lent = await _acquire(pool)
     try:
-        with driver_errors():
+        with session_errors(lent):
             yield lent
-    except asyncpg.InterfaceError as error:
-        if lent.is_closed():
-            raise unreachable() from error
-        raise
     except UnavailableError as error:
         if isinstance(error.__cause__, asyncpg.ReadOnlySQLTransactionError):
             await pool.driver.expire_connections()
@@ -257,13 +223,6 @@ async def _close(driver: DriverPool) -> None:
             await driver.close()
     except TimeoutError:
         driver.terminate()
-
-
-async def _hang_up(opened: Connection) -> None:
-    try:
-        await opened.close(timeout=_CLOSE_GRACE)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-        opened.terminate()
 
 
 async def _acquire(pool: Pool) -> PooledConnection:

@@ -8,6 +8,7 @@ text stays in the log, as the cause.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import asyncpg
 
@@ -16,6 +17,12 @@ from services.common.errors import AbortedError, ServiceError, UnavailableError
 RETRY_AFTER = 1.0
 """Seconds after which trying a database again makes sense."""
 
+_RAISED = (
+    asyncpg.PostgresError,
+    asyncpg.TargetServerAttributeNotMatched,
+    ConnectionError,
+    TimeoutError,
+)
 _UNAVAILABLE_STATES = (
     "08",  # the connection broke
     "53",  # out of disk, memory or connections
@@ -24,6 +31,13 @@ _UNAVAILABLE_STATES = (
     "25P03",  # idle in transaction for too long
     "25P04",  # transaction took too long
 )
+
+
+class Closeable(Protocol):
+    """A connection, of one's own or on loan."""
+
+    def is_closed(self) -> bool:
+        """Whether it is gone; may raise the driver's InterfaceError when it is."""
 
 
 @contextmanager
@@ -36,11 +50,34 @@ def driver_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (asyncpg.PostgresError, ConnectionError, TimeoutError) as error:
+    except _RAISED as error:
         known = _translated(error)
         if known is None:
             raise
         raise known from error
+
+
+@contextmanager
+def session_errors(session: Closeable) -> Iterator[None]:
+    """As `driver_errors`, over all use of one connection, whose loss the driver reports otherwise.
+
+    Raises:
+        ServiceError: as `driver_errors` does.
+    """
+    try:
+        with driver_errors():
+            yield
+    except asyncpg.InterfaceError as error:
+        if _is_gone(session):
+            raise unreachable() from error
+        raise
+
+
+def _is_gone(session: Closeable) -> bool:
+    try:
+        return session.is_closed()
+    except asyncpg.InterfaceError:  # a pool's proxy without its connection
+        return True
 
 
 def _translated(error: Exception) -> ServiceError | None:
@@ -51,7 +88,7 @@ def _translated(error: Exception) -> ServiceError | None:
             return UnavailableError("The database is busy.", retry_after=RETRY_AFTER)
         case asyncpg.SerializationError() | asyncpg.DeadlockDetectedError():
             return AbortedError("Another change came first.", retry_after=0.0)
-        case ConnectionError():
+        case ConnectionError() | asyncpg.TargetServerAttributeNotMatched():
             return unreachable()
         case asyncpg.PostgresError(sqlstate=str(state)) if state.startswith(_UNAVAILABLE_STATES):
             return unreachable()

@@ -20,9 +20,10 @@ from pathlib import Path
 import asyncpg
 import structlog
 
-from services.common.db import Connection, Pool, connection, identifier, open_connection
+from services.common.db import Pool, connection, identifier
 from services.common.db_errors import driver_errors
 from services.common.errors import AbortedError, FailedPreconditionError, UnavailableError
+from services.common.session import Connection, open_connection
 
 _LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, as they share extensions
 _LOST_A_LOCK = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)

@@ -2,7 +2,7 @@
 
 from pgvector.asyncpg import register_vector
 
-from services.common.db import Connection
+from services.common.session import Connection
 
 _EXTENSION_SCHEMA = """
 SELECT nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
