@@ -1,0 +1,247 @@
+"""What passes between the turn loop, models, tools and knowledge; the same for every provider."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from services.agent.domain.models import (
+    Agent,
+    Citation,
+    KnowledgeBaseId,
+    Message,
+    ModelOptions,
+    Role,
+    Run,
+    RunError,
+    RunId,
+    RunState,
+    SessionId,
+    StopReason,
+    ToolCall,
+    ToolCallId,
+    Usage,
+)
+from services.common.identity import Identity
+from services.common.text import Json
+
+
+class Provider(Enum):
+    """A kind of model server."""
+
+    OPENAI = "openai"
+    OFFLINE = "offline"
+
+
+class ToolProtocol(Enum):
+    """How a model asks for tools: in the API's own field, or as tags or JSON in its text."""
+
+    NATIVE = "native"
+    TAGS = "tags"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is told of a model.
+
+    Attributes:
+        name: selects it in an agent.
+        model: what its provider calls it.
+        provider: what answers.
+        context_tokens: how much it reads at once; 0 where that is not known.
+        tool_protocol: how it asks for tools.
+        default: an empty name stands for it.
+    """
+
+    name: str
+    model: str
+    provider: Provider
+    context_tokens: int = 0
+    tool_protocol: ToolProtocol = ToolProtocol.NATIVE
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a model is told of a tool.
+
+    Attributes:
+        name: letters, digits, "_" and "-", at most 64.
+        description: when to use it, what goes in and what comes out.
+        input_schema: the JSON Schema of its arguments, an object.
+        idempotent: a repeated call does no harm, so it may be repeated after a crash.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Json]
+    idempotent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message as a model reads it.
+
+    Attributes:
+        role: SYSTEM for instructions, else who speaks.
+        text: what is said.
+        tool_calls: what an ASSISTANT asked to be executed.
+        tool_call_id: the call a TOOL message answers.
+        tool_name: the tool a TOOL message comes from.
+    """
+
+    role: Role
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: ToolCallId | None = None
+    tool_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One question to a model.
+
+    Attributes:
+        messages: instructions first, then the history; every tool call is answered.
+        tools: what it may ask for.
+        tool_choice: "none" on the last permitted step, where it has to answer.
+        options: shape the answer.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    options: ModelOptions = field(default_factory=ModelOptions)
+
+
+class FinishReason(Enum):
+    """Why a model stopped writing."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered, complete.
+
+    Attributes:
+        text: what it says to the user; may be empty.
+        tool_calls: what it asks to be executed.
+        finish_reason: why it stopped.
+        usage: what it processed; None where the server does not say.
+        reasoning: its thoughts, for the message's metadata only; never sent back.
+        model: what the server calls the model that answered.
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: FinishReason = FinishReason.STOP
+    usage: Usage | None = None
+    reasoning: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeBase:
+    """A knowledge base that the user sees.
+
+    Attributes:
+        id: the base.
+        display_name: what people call it.
+        description: what is in it.
+    """
+
+    id: KnowledgeBaseId
+    display_name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a document that a search found.
+
+    Attributes:
+        text: the passage.
+        citation: where it stands; its label is empty until the passage is shown to a model.
+    """
+
+    text: str
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the call; nothing of it comes from the model.
+
+    Attributes:
+        identity: on whose behalf it acts.
+        agent: whose tool it is; holds the bases and how to search them.
+        session_id: where it is called.
+        run_id: the run that calls it.
+        call_key: the same for every attempt at this very call, for tools that can deduplicate.
+        next_label: the number of the first citation label that is free in this run, from 1.
+    """
+
+    identity: Identity
+    agent: Agent
+    session_id: SessionId
+    run_id: RunId
+    call_key: str
+    next_label: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gives back.
+
+    Attributes:
+        text: for the model to read.
+        citations: the passages in it, labelled.
+        error: why it failed, in a word for programs; None where it did not.
+    """
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """All that a run begins, or goes on, with.
+
+    Attributes:
+        run: as it was claimed; its usage and step_count go on from there.
+        agent: as it was when the run was first taken.
+        identity: on whose behalf it works.
+        history: messages of the turns before, oldest first, turns in the order in which they were
+            accepted; at most the window's number, so the oldest turn may lack its beginning.
+        turn: messages of this run by sequence; the first is the user's.
+        started_calls: calls of the last assistant message whose execution was announced by
+            `RunJournal.start_tool_calls`; one without result may or may not have had its effect.
+    """
+
+    run: Run
+    agent: Agent
+    identity: Identity
+    history: Sequence[Message]
+    turn: Sequence[Message]
+    started_calls: frozenset[ToolCallId] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends.
+
+    Attributes:
+        state: one of the final ones.
+        stop_reason: why.
+        error: with ERROR, what went wrong.
+    """
+
+    state: RunState
+    stop_reason: StopReason
+    error: RunError | None = None

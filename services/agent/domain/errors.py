@@ -1,0 +1,130 @@
+"""What can go wrong in the agent service, each with a reason of the contract."""
+
+from collections.abc import Iterable
+
+from services.common.errors import (
+    FailedPreconditionError,
+    FieldViolation,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+
+
+def unknown(resource: str, identifier: str) -> NotFoundError:
+    """The error for an id that is absent or another's: one text for both."""
+    return NotFoundError(
+        f"No {resource.replace('_', ' ')} {identifier}.",
+        metadata={"resource": resource, "id": identifier},
+    )
+
+
+class UnknownModelError(InvalidArgumentError):
+    """No model of that name is registered."""
+
+    reason = "UNKNOWN_MODEL"
+
+    @classmethod
+    def of(cls, field: str, model: str, *, known: Iterable[str]) -> "UnknownModelError":
+        """The error for `model` in a field of a request."""
+        names = ", ".join(sorted(known))
+        return cls(
+            f"{field}: no model is named {model!r}; known: {names}",
+            metadata={"model": model, "known": names},
+            violations=[FieldViolation(field, f"must be one of: {names}")],
+        )
+
+
+class UnknownToolError(InvalidArgumentError):
+    """No tool of that name is registered."""
+
+    reason = "UNKNOWN_TOOL"
+
+    @classmethod
+    def of(cls, field: str, tool: str, *, known: Iterable[str]) -> "UnknownToolError":
+        """The error for `tool` in a field of a request."""
+        names = ", ".join(sorted(known))
+        return cls(
+            f"{field}: no tool is named {tool!r}; known: {names}",
+            metadata={"tool": tool, "known": names},
+            violations=[FieldViolation(field, f"must be one of: {names}")],
+        )
+
+
+class UnknownKnowledgeBaseError(InvalidArgumentError):
+    """The caller sees no such base."""
+
+    reason = "UNKNOWN_KNOWLEDGE_BASE"
+
+    @classmethod
+    def of(cls, field: str, base_id: str) -> "UnknownKnowledgeBaseError":
+        """The error for a base in a field of a request."""
+        return cls(
+            f"{field}: no knowledge base {base_id}",
+            metadata={"knowledge_base_id": base_id},
+            violations=[FieldViolation(field, "must be a knowledge base that you can see")],
+        )
+
+
+class RunInProgressError(FailedPreconditionError):
+    """The session is busy and the caller asked for REJECT."""
+
+    reason = "RUN_IN_PROGRESS"
+
+
+class AgentDeletedError(FailedPreconditionError):
+    """The session's agent is gone, or no longer seen by the user."""
+
+    reason = "AGENT_DELETED"
+
+
+class QueueFullError(ResourceExhaustedError):
+    """Too many messages of the session wait."""
+
+    reason = "QUEUE_FULL"
+
+
+class SequenceAheadError(OutOfRangeError):
+    """The position is past the newest message."""
+
+    reason = "SEQUENCE_AHEAD"
+
+
+class DrainingError(UnavailableError):
+    """This replica is shutting down; another will go on."""
+
+    reason = "DRAINING"
+
+
+class KnowledgeUnavailableError(UnavailableError):
+    """The knowledge service is down or too slow."""
+
+    reason = "KNOWLEDGE_UNAVAILABLE"
+
+
+class ModelUnavailableError(UnavailableError):
+    """The model's server is down, too slow or refuses for now, also after all retries."""
+
+    reason = "MODEL_UNAVAILABLE"
+
+
+class ModelRejectedError(FailedPreconditionError):
+    """The model's server refuses the request itself; asking again would not help."""
+
+    reason = "MODEL_REJECTED"
+
+
+class ContextTooLongError(ModelRejectedError):
+    """The model's server says that the request does not fit the model's context."""
+
+
+class EmptyAnswerError(UnavailableError):
+    """The model answered with nothing usable."""
+
+    reason = "EMPTY_ANSWER"
+
+
+class FencedError(Exception):
+    """The run is no longer this worker's: another took it, or it ended. Stop at once, discard."""

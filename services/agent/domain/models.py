@@ -1,0 +1,425 @@
+"""What the agent service keeps: agents, sessions, messages and runs.
+
+An unset setting is None and stays so when stored; properties say what it then means.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final, NewType
+
+from services.common.text import Json
+
+AgentId = NewType("AgentId", str)
+SessionId = NewType("SessionId", str)
+MessageId = NewType("MessageId", str)
+RunId = NewType("RunId", str)
+KnowledgeBaseId = NewType("KnowledgeBaseId", str)
+DocumentId = NewType("DocumentId", str)
+ChunkId = NewType("ChunkId", str)
+ToolCallId = NewType("ToolCallId", str)
+"""A tool call's id, as the model gave it: unique within its assistant message only."""
+
+DEFAULT_TOP_K: Final = 5
+DEFAULT_MAX_STEPS: Final = 20
+DEFAULT_MAX_TOOL_CALLS: Final = 100
+DEFAULT_MAX_DURATION: Final = timedelta(minutes=10)
+DEFAULT_MAX_MESSAGES: Final = 20
+
+
+class Visibility(Enum):
+    """Who can see and use an agent."""
+
+    PRIVATE = "private"
+    TENANT = "tenant"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What shapes a model's answers; an unset one is left to the model.
+
+    Attributes:
+        temperature: from 0 to 2.
+        top_p: above 0, up to 1.
+        max_output_tokens: bounds one reply.
+        stop: a reply ends where one of these appears; at most four.
+        seed: asks for repeatable answers.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """How an agent's bases are searched when its model calls query_knowledge.
+
+    Attributes:
+        top_k: passages of one search.
+        min_score: passages that score lower are dropped.
+    """
+
+    top_k: int | None = None
+    min_score: float | None = None
+
+    @property
+    def passages(self) -> int:
+        """How many passages one search brings."""
+        return DEFAULT_TOP_K if self.top_k is None else self.top_k
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Bounds of one run.
+
+    Attributes:
+        max_steps: how often the model is asked with tools; after that it must answer without.
+        max_tool_calls: how many tool calls are executed.
+        max_tokens: tokens in and out together; None is no limit.
+        max_duration: wall time from the run's `start_time`.
+    """
+
+    max_steps: int | None = None
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    max_duration: timedelta | None = None
+
+    @property
+    def steps(self) -> int:
+        """The step limit that holds."""
+        return DEFAULT_MAX_STEPS if self.max_steps is None else self.max_steps
+
+    @property
+    def tool_calls(self) -> int:
+        """The tool-call limit that holds."""
+        return DEFAULT_MAX_TOOL_CALLS if self.max_tool_calls is None else self.max_tool_calls
+
+    @property
+    def duration(self) -> timedelta:
+        """The time limit that holds."""
+        return DEFAULT_MAX_DURATION if self.max_duration is None else self.max_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What of a session's history the model sees.
+
+    Attributes:
+        max_messages: past messages, in whole turns; may be 0.
+        max_tokens: their estimated tokens; None leaves it to the model's context.
+    """
+
+    max_messages: int | None = None
+    max_tokens: int | None = None
+
+    @property
+    def messages(self) -> int:
+        """The message limit that holds."""
+        return DEFAULT_MAX_MESSAGES if self.max_messages is None else self.max_messages
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What its owner decides about an agent.
+
+    Attributes:
+        display_name: what people call it.
+        description: what it is for.
+        system_prompt: its standing instruction.
+        model: a registered name; empty means the default.
+        options: shape the model's answers.
+        tools: names of the tools it may use.
+        knowledge_base_ids: bases it may search, with the sight of whoever talks to it.
+        retrieval: how they are searched.
+        limits: bound each run.
+        window: bounds the history.
+        visibility: who can see and talk to it.
+    """
+
+    display_name: str
+    description: str = ""
+    system_prompt: str = ""
+    model: str = ""
+    options: ModelOptions = ModelOptions()
+    tools: tuple[str, ...] = ()
+    knowledge_base_ids: tuple[KnowledgeBaseId, ...] = ()
+    retrieval: Retrieval = Retrieval()
+    limits: RunLimits = RunLimits()
+    window: Window = Window()
+    visibility: Visibility = Visibility.PRIVATE
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A model with instructions, tools, knowledge and limits.
+
+    Attributes:
+        id: a UUIDv7.
+        tenant: the tenant it belongs to.
+        owner_user_id: who created it.
+        settings: what its owner decides.
+        create_time: when it was created.
+        update_time: when it last changed.
+    """
+
+    id: AgentId
+    tenant: str
+    owner_user_id: str
+    settings: AgentSettings
+    create_time: datetime
+    update_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation of one user with an agent.
+
+    Attributes:
+        id: a UUIDv7.
+        tenant: the user's tenant.
+        user_id: whose conversation it is; nobody else sees it.
+        agent_id: whom it is held with; that agent may be gone.
+        title: its name in lists.
+        last_sequence: sequence of the newest message; 0 while there is none.
+        active_run_id: of the runs that have not ended, the one accepted first.
+        create_time: when it was created.
+        update_time: when it last got a message or a title.
+    """
+
+    id: SessionId
+    tenant: str
+    user_id: str
+    agent_id: AgentId
+    title: str
+    last_sequence: int
+    active_run_id: RunId | None
+    create_time: datetime
+    update_time: datetime
+
+
+class Role(Enum):
+    """Who speaks: a person, the model, a tool, or ChatMind itself about the run."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's request to execute a tool.
+
+    Attributes:
+        id: ties the call to its result.
+        name: the tool; may be one that does not exist.
+        arguments_json: exactly as the model wrote it; may be no JSON, or empty.
+    """
+
+    id: ToolCallId
+    name: str
+    arguments_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A passage of a document.
+
+    Attributes:
+        label: how the text refers to it, such as "1" for "[1]"; unique within the run.
+        knowledge_base_id: the base.
+        document_id: the document.
+        chunk_id: the chunk; may be gone once the document is ingested anew.
+        document_name: the document's display name.
+        heading_path: texts of the headings above it, outermost first.
+        start_line: its first line in the source, from 1.
+        end_line: its last line.
+        score: how well it matched.
+    """
+
+    label: str
+    knowledge_base_id: KnowledgeBaseId
+    document_id: DocumentId
+    chunk_id: ChunkId
+    document_name: str
+    heading_path: tuple[str, ...]
+    start_line: int
+    end_line: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message before it is committed; the store gives it id, sequence and time.
+
+    Attributes:
+        role: who speaks.
+        text: what is said; empty where an assistant only calls tools.
+        tool_calls: what an assistant asks to be executed.
+        tool_call_id: the call that a TOOL message answers.
+        tool_name: the tool that a TOOL message comes from.
+        citations: passages that a TOOL message brought, or that an answer rests on.
+        metadata: what else is known: model, finish_reason, usage, error of a tool, reasoning.
+    """
+
+    role: Role
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: ToolCallId | None = None
+    tool_name: str | None = None
+    citations: tuple[Citation, ...] = ()
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Draft):
+    """A committed message; never changed. The attributes of a draft, and:
+
+    Attributes:
+        id: a UUIDv7.
+        session_id: the session it belongs to.
+        run_id: the run it belongs to.
+        sequence: 1, 2, 3 … per session without gaps, in the order of commits.
+        create_time: when it was committed.
+    """
+
+    id: MessageId = field(kw_only=True)
+    session_id: SessionId = field(kw_only=True)
+    run_id: RunId = field(kw_only=True)
+    sequence: int = field(kw_only=True)
+    create_time: datetime = field(kw_only=True)
+
+
+class RunState(Enum):
+    """Where a run stands."""
+
+    IDLE = "idle"
+    PLANNING = "planning"
+    THINKING = "thinking"
+    EXECUTING = "executing"
+    FINISHED = "finished"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended."""
+        return self in {RunState.FINISHED, RunState.ERROR, RunState.CANCELLED}
+
+
+class StopReason(Enum):
+    """Why a run ended; the contract says more of each."""
+
+    END_TURN = "end_turn"
+    MAX_STEPS = "max_steps"
+    MAX_TOKENS = "max_tokens"
+    MAX_TOOL_CALLS = "max_tool_calls"
+    MAX_DURATION = "max_duration"
+    CANCELLED = "cancelled"
+    MODEL_ERROR = "model_error"
+    CRASH_LOOP = "crash_loop"
+    INTERNAL = "internal"
+    AGENT_DELETED = "agent_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model processed.
+
+    Attributes:
+        input_tokens: what it read.
+        output_tokens: what it wrote.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a run's model could use, as it was when the run was last planned.
+
+    Attributes:
+        tools: names of the tools.
+        knowledge_base_ids: the bases.
+        model: name of the model.
+    """
+
+    tools: tuple[str, ...]
+    knowledge_base_ids: tuple[KnowledgeBaseId, ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """What went wrong with a run.
+
+    Attributes:
+        reason: for programs, an `ErrorReason` of the contract such as "MODEL_UNAVAILABLE".
+        message: for people.
+    """
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The work that answers one user message.
+
+    Attributes:
+        id: a UUIDv7.
+        session_id: the session it belongs to.
+        tenant: the tenant it works for.
+        user_id: the user it works for.
+        agent_id: who answers.
+        message_id: the user message it answers.
+        state: where it stands.
+        stop_reason: why it ended.
+        step_count: how often the model has been asked.
+        usage: what the model has processed so far.
+        offered: what the model could use; None until planned.
+        error: what went wrong, with ERROR.
+        cancel_requested: a cancel was asked for and is not done yet.
+        create_time: when it was accepted.
+        start_time: when a worker first took it.
+        end_time: when it ended.
+    """
+
+    id: RunId
+    session_id: SessionId
+    tenant: str
+    user_id: str
+    agent_id: AgentId
+    message_id: MessageId
+    state: RunState
+    create_time: datetime
+    stop_reason: StopReason | None = None
+    step_count: int = 0
+    usage: Usage = Usage()
+    offered: Offered | None = None
+    error: RunError | None = None
+    cancel_requested: bool = False
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+class WhenBusy(Enum):
+    """What happens to a message for a session that is busy with another run."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"

@@ -1,0 +1,201 @@
+"""What the agent service needs from outside, by what the caller needs of it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from services.agent.domain.chat import (
+    Ending,
+    KnowledgeBase,
+    ModelInfo,
+    ModelReply,
+    ModelRequest,
+    Passage,
+    ToolContext,
+    ToolResult,
+    ToolSpec,
+)
+from services.agent.domain.models import (
+    Draft,
+    KnowledgeBaseId,
+    Message,
+    Offered,
+    RunState,
+    ToolCallId,
+    Usage,
+)
+from services.common.identity import Identity
+from services.common.text import Json
+
+
+class Model(Protocol):
+    """A chat model."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is told of it."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The model's whole reply; retries and timeouts are its own affair.
+
+        Raises:
+            ModelUnavailableError: its server is down, too slow or refuses for now.
+            ModelRejectedError: its server refuses the request; ContextTooLongError if for size.
+            EmptyAnswerError: what came back is no reply.
+        """
+
+
+class ModelRegistry(Protocol):
+    """The models that agents can use."""
+
+    def get(self, name: str) -> Model | None:
+        """The model of that name, an empty one standing for the default; None if unknown."""
+
+    def list(self) -> Sequence[ModelInfo]:
+        """All of them, sorted by name."""
+
+
+class Knowledge(Protocol):
+    """The documents, seen with a user's eyes."""
+
+    async def search(
+        self,
+        identity: Identity,
+        base_ids: Sequence[KnowledgeBaseId],
+        *,
+        query: str,
+        top_k: int,
+        min_score: float | None = None,
+    ) -> Sequence[Passage]:
+        """The passages that answer a question best, best first; at least one base is named.
+
+        Raises:
+            NotFoundError: the user does not see one of the bases.
+            InvalidArgumentError: the query is too long, or the bases do not go together.
+            KnowledgeUnavailableError: the service is down or too slow.
+        """
+
+    async def bases(
+        self, identity: Identity, base_ids: Sequence[KnowledgeBaseId]
+    ) -> Mapping[KnowledgeBaseId, KnowledgeBase]:
+        """Those of the named bases that the user sees.
+
+        Raises:
+            KnowledgeUnavailableError: the service is down or too slow.
+        """
+
+
+class Tool(Protocol):
+    """Something an agent can do."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told of it."""
+
+    async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
+        """Do it; the arguments keep `spec.input_schema`.
+
+        Raises:
+            ServiceError: it failed in a way that the model may be told.
+        """
+
+
+class ToolRegistry(Protocol):
+    """The tools that agents can be given."""
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name; None if unknown."""
+
+    def list(self) -> Sequence[ToolSpec]:
+        """All of them, sorted by name."""
+
+
+class RunJournal(Protocol):
+    """The writes of the worker that holds a run; the transcript is the journal.
+
+    Each write is one transaction that checks first that the run is still this worker's, and raises
+    FencedError if not. Texts are cleaned of what cannot be stored, and cut with a mark where they
+    are over the limits of `domain.drafts`.
+    """
+
+    async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
+        """Tell where the run stands (not a final state), and what its model is offered, if new.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
+        """Commit what the model asks to be executed, before anything is; counts one step.
+
+        Args:
+            draft: an ASSISTANT message with tool calls.
+            usage: what this reply cost; added to the run's.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
+        """Note that these calls of the last assistant message are about to be executed.
+
+        Needed for tools that are not idempotent; a later worker finds the ids in
+        `RunContext.started_calls`.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def append_tool_result(self, draft: Draft) -> Message:
+        """Commit the one result of a call, as a TOOL message.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def finish(
+        self,
+        ending: Ending,
+        closing: Sequence[Draft] = (),
+        *,
+        usage: Usage | None = None,
+        steps: int = 0,
+    ) -> Sequence[Message]:
+        """Commit the end of the run with its last messages; nothing of the run follows.
+
+        Calls still without result are answered first, as interrupted. An ERROR without a SYSTEM
+        message among `closing` gets one from its `error.message`.
+
+        Args:
+            ending: final state, stop reason and error.
+            closing: the answer, or a notice a person can read, or both.
+            usage: what has been spent since the last write; added to the run's.
+            steps: how often the model was asked since the last write; added to the run's.
+
+        Returns:
+            all messages committed here, by sequence.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+
+class Subscription(Protocol):
+    """One waiter for hints at one key."""
+
+    async def wait(self) -> None:
+        """Return when there may be news since the last return, or now and then without any."""
+
+
+class Listener(Protocol):
+    """Hears hints; they may be lost, doubled or late: the rows are the truth."""
+
+    def subscribe(self, key: str) -> AbstractContextManager[Subscription]:
+        """Hints at `key`, from now until the end of the block."""
+
+
+class Notifier(Protocol):
+    """Sends hints, after the commit of what they hint at."""
+
+    def notify(self, key: str) -> None:
+        """Hint at news of `key`; never blocks and never fails."""
