@@ -32,6 +32,7 @@ class BackgroundTasks:
         task = self._group.create_task(_logged(name, work), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it is unawaited
         return task
 
     def cancel(self) -> None:
