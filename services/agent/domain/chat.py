@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
 
 from services.agent.domain.models import (
     Agent,
@@ -88,6 +87,8 @@ class ChatMessage:
         tool_calls: what an ASSISTANT asked to be executed.
         tool_call_id: the call a TOOL message answers.
         tool_name: the tool a TOOL message comes from.
+        citations: the passages within a TOOL message, labelled.
+        reasoning: an ASSISTANT's own thoughts, sent back only to providers that want them.
     """
 
     role: Role
@@ -95,6 +96,8 @@ class ChatMessage:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: ToolCallId | None = None
     tool_name: str | None = None
+    citations: tuple[Citation, ...] = ()
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,12 @@ class ModelRequest:
 
     Attributes:
         messages: instructions first, then the history; every tool call is answered.
-        tools: what it may ask for.
-        tool_choice: "none" on the last permitted step, where it has to answer.
+        tools: what it may ask for; none on the last permitted step, where it has to answer.
         options: shape the answer.
     """
 
     messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
     options: ModelOptions = field(default_factory=ModelOptions)
 
 
@@ -133,7 +134,7 @@ class ModelReply:
         tool_calls: what it asks to be executed.
         finish_reason: why it stopped.
         usage: what it processed; None where the server does not say.
-        reasoning: its thoughts, for the message's metadata only; never sent back.
+        reasoning: its thoughts; kept in the message's metadata, no part of the answer.
         model: what the server calls the model that answered.
     """
 
