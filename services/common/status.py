@@ -1,7 +1,8 @@
 """`ServiceError` to `google.rpc.Status` and back, in one place."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -69,7 +70,20 @@ class RpcFailure:
         return self.code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 
-def failure_of(error: grpc.aio.AioRpcError) -> RpcFailure:
+class FailedCall(Protocol):
+    """The error of a failed call, of grpc and grpc.aio alike."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status code."""
+
+    def details(self) -> str | None:
+        """The status message."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What came with the status."""
+
+
+def failure_of(error: FailedCall) -> RpcFailure:
     """What the error of a failed call says, details unpacked."""
     info = error_details_pb2.ErrorInfo()
     bad_request = error_details_pb2.BadRequest()
@@ -87,7 +101,7 @@ def failure_of(error: grpc.aio.AioRpcError) -> RpcFailure:
     )
 
 
-def _details(error: grpc.aio.AioRpcError) -> list[Any]:
+def _details(error: FailedCall) -> list[Any]:
     trailing = dict(error.trailing_metadata() or ())
     raw = trailing.get(DETAILS_KEY)
     if not isinstance(raw, bytes):

@@ -1,0 +1,79 @@
+"""What the commands share: options for the server, the key and the form of the output."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import grpc
+import typer
+
+from cli.client import DEFAULT_SERVER, Gateway, connect, failed_call, read_key
+from cli.errors import CommandError
+from cli.local.errors import LocalError
+from cli.output import Output
+from services.common.status import failure_of
+
+P = ParamSpec("P")
+
+
+def _options(
+    *,
+    server: Annotated[
+        str,
+        typer.Option("--server", envvar="CHATMIND_SERVER", help="The gateway's gRPC address."),
+    ] = DEFAULT_SERVER,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", help="File with the API key; CHATMIND_API_KEY does as well."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+) -> None:
+    """The options that `remote` adds to a command."""
+
+
+def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable[..., None]:
+    """Makes a command of a function that talks to a gateway.
+
+    The command takes the function's parameters after the first two, and options for server, key and
+    form. What goes wrong is reported on stderr and ends it with 1.
+    """
+
+    @functools.wraps(command)
+    def wrapper(
+        *args: Any, server: str, key_file: Path | None, as_json: bool, **kwargs: Any
+    ) -> None:
+        output = Output(as_json=as_json)
+        with reported(output), connect(server, read_key(key_file)) as gateway:
+            command(gateway, output, *args, **kwargs)
+
+    own = list(inspect.signature(command).parameters.values())[2:]
+    added = list(inspect.signature(_options).parameters.values())
+    # Typer reads a command's parameters from these two.
+    wrapper.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
+    return wrapper
+
+
+@contextmanager
+def reported(output: Output) -> Iterator[None]:
+    """Reports failures of calls and commands, then ends the command with 1."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        output.failure(failure_of(failed_call(error)))
+        raise typer.Exit(1) from error
+    except (CommandError, LocalError) as error:
+        output.error(str(error))
+        raise typer.Exit(1) from error
+
+
+def run(app: Callable[[], None]) -> None:
+    """Runs the command line; Ctrl-C ends it quietly with 130."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,148 @@
+"""The gateway as the commands see it: one channel, one key, one stub a service."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+import grpc
+from chatmind.agent.v1 import agent_service_pb2_grpc, run_service_pb2_grpc
+from chatmind.gateway.v1 import access_service_pb2_grpc, gateway_service_pb2_grpc
+from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
+
+from cli.errors import CommandError
+from services.common.status import FailedCall
+
+DEFAULT_SERVER = "127.0.0.1:8050"
+DEFAULT_DATA_DIR = Path(".chatmind")
+KEY_FILE_NAME = "admin.key"
+
+CALL_SECONDS = 30.0
+"""The deadline of an ordinary call."""
+
+_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class PagedRequest(Protocol):
+    """A request for a page of a list."""
+
+    page_token: str
+
+
+class PagedResponse(Protocol):
+    """A page of a list."""
+
+    next_page_token: str
+
+
+PageT = TypeVar("PageT", bound=PagedResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The services of one gateway, called with one key."""
+
+    messages: gateway_service_pb2_grpc.GatewayServiceStub
+    access: access_service_pb2_grpc.AccessServiceStub
+    agents: agent_service_pb2_grpc.AgentServiceStub
+    runs: run_service_pb2_grpc.RunServiceStub
+    knowledge: knowledge_service_pb2_grpc.KnowledgeServiceStub
+
+
+@contextmanager
+def connect(server: str, key: str) -> Iterator[Gateway]:
+    """The gateway at `server`, until the context is left."""
+    options = [
+        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+    ]
+    with grpc.insecure_channel(server, options=options) as plain:
+        channel = grpc.intercept_channel(plain, _KeyInterceptor(key))
+        yield Gateway(
+            messages=gateway_service_pb2_grpc.GatewayServiceStub(channel),
+            access=access_service_pb2_grpc.AccessServiceStub(channel),
+            agents=agent_service_pb2_grpc.AgentServiceStub(channel),
+            runs=run_service_pb2_grpc.RunServiceStub(channel),
+            knowledge=knowledge_service_pb2_grpc.KnowledgeServiceStub(channel),
+        )
+
+
+def read_key(key_file: Path | None) -> str:
+    """The API key: of the named file, else CHATMIND_API_KEY, else the local admin key.
+
+    Raises:
+        CommandError: there is none.
+    """
+    if key_file is None and (key := os.environ.get("CHATMIND_API_KEY")):
+        return key.strip()
+    data_dir = Path(os.environ.get("CHATMIND_DATA_DIR", DEFAULT_DATA_DIR))
+    path = key_file or data_dir / KEY_FILE_NAME
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(
+            f"no API key: {path} cannot be read ({error.strerror}); start ChatMind with "
+            "`chatmind up`, set CHATMIND_API_KEY or name a file with --key-file"
+        ) from error
+
+
+def pages(call: Callable[..., PageT], request: PagedRequest) -> Iterator[PageT]:
+    """Every page of a list, asked for as it is needed."""
+    while True:
+        page = call(request, timeout=CALL_SECONDS)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
+
+
+def failed_call(error: grpc.RpcError) -> FailedCall:
+    """The call behind an error; what stubs raise is always both, which grpc's types cannot say."""
+    return cast("FailedCall", error)
+
+
+class _CallDetails(NamedTuple):
+    method: str
+    timeout: float | None
+    metadata: Sequence[tuple[str, str | bytes]] | None
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+class _KeyInterceptor(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+):
+    """Adds the key to each call."""
+
+    def __init__(self, key: str) -> None:
+        self._header = ("authorization", f"Bearer {key}")
+
+    def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        return continuation(self._with_key(client_call_details), request)
+
+    def intercept_unary_stream(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        return continuation(self._with_key(client_call_details), request)
+
+    def intercept_stream_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        return continuation(self._with_key(client_call_details), request_iterator)
+
+    def _with_key(self, details: Any) -> Any:
+        return _CallDetails(
+            method=details.method,
+            timeout=details.timeout,
+            metadata=[*(details.metadata or ()), self._header],
+            credentials=details.credentials,
+            wait_for_ready=details.wait_for_ready,
+            compression=details.compression,
+        )

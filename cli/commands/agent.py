@@ -1,0 +1,114 @@
+"""`chatmind agent`: the agents one can talk to."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+
+from cli.app import remote
+from cli.client import CALL_SECONDS, Gateway, pages
+from cli.conversation import find_agent
+from cli.documents import base_id
+from cli.output import Output
+
+app = typer.Typer(help="The agents one can talk to.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(help="The agent, by name.")]
+
+_Visibility = agent_pb2.Visibility
+
+
+@app.command("list")
+@remote
+def list_agents(gateway: Gateway, output: Output) -> None:
+    """List the agents you can see."""
+    agents = list(_all_agents(gateway))
+    output.table(
+        agents,
+        columns=("NAME", "MODEL", "BASES", "ID"),
+        rows=(
+            (a.display_name, a.model or "default", str(len(a.knowledge_base_ids)), a.id)
+            for a in agents
+        ),
+    )
+
+
+@app.command("create")
+@remote
+def create_agent(
+    gateway: Gateway,
+    output: Output,
+    name: Annotated[str, typer.Argument(help="What people call it.")],
+    *,
+    system_prompt: Annotated[str, typer.Option("--prompt", help="Its standing instruction.")] = "",
+    model: Annotated[str, typer.Option(help="A model by name; empty means the default.")] = "",
+    base: Annotated[
+        list[str] | None, typer.Option("--base", help="A base it may search; repeatable.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", help="A tool it may use; repeatable.")
+    ] = None,
+    shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
+) -> None:
+    """Create an agent."""
+    agent = agent_pb2.Agent(
+        display_name=name,
+        system_prompt=system_prompt,
+        model=model,
+        knowledge_base_ids=[base_id(gateway, each) for each in base or ()],
+        tools=tool or (),
+        visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
+    )
+    request = agent_service_pb2.CreateAgentRequest(agent=agent)
+    created = gateway.agents.CreateAgent(request, timeout=CALL_SECONDS).agent
+    output.message(created, text=created.id)
+
+
+@app.command("show")
+@remote
+def show_agent(
+    gateway: Gateway,
+    output: Output,
+    name: NameArgument,
+) -> None:
+    """Show an agent in full."""
+    agent = find_agent(gateway, name)
+    output.message(agent, text=str(agent).rstrip())
+
+
+@app.command("delete")
+@remote
+def delete_agent(
+    gateway: Gateway,
+    output: Output,
+    name: NameArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete an agent; its sessions stay readable."""
+    if not yes:
+        typer.confirm(f"Delete agent {name!r} for good?", abort=True, err=True)
+    agent = find_agent(gateway, name)
+    request = agent_service_pb2.DeleteAgentRequest(agent_id=agent.id)
+    gateway.agents.DeleteAgent(request, timeout=CALL_SECONDS)
+    output.message(agent, text=f"deleted {agent.id}")
+
+
+@app.command("models")
+@remote
+def list_models(gateway: Gateway, output: Output) -> None:
+    """List the models that agents can use."""
+    request = agent_service_pb2.ListModelsRequest()
+    models = gateway.agents.ListModels(request, timeout=CALL_SECONDS).models
+    output.table(
+        models,
+        columns=("NAME", "MODEL", "DEFAULT"),
+        rows=((m.name, m.model, "yes" if m.default else "") for m in models),
+    )
+
+
+def _all_agents(gateway: Gateway) -> Iterator[agent_pb2.Agent]:
+    request = agent_service_pb2.ListAgentsRequest()
+    for page in pages(gateway.agents.ListAgents, request):
+        yield from page.agents

@@ -1,0 +1,224 @@
+"""`chatmind kb`: knowledge bases and their documents."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.app import remote
+from cli.client import CALL_SECONDS, Gateway, pages
+from cli.documents import SourceFile, base_id, ensure_base, find_files, follow, upload
+from cli.errors import CommandError
+from cli.output import Output, as_dict
+
+app = typer.Typer(help="Knowledge bases and their documents.", no_args_is_help=True)
+
+BaseOption = Annotated[str, typer.Option("--base", help="The knowledge base, by name.")]
+
+_State = document_pb2.Document.State
+_Visibility = knowledge_base_pb2.Visibility
+
+
+@app.command("list")
+@remote
+def list_bases(gateway: Gateway, output: Output) -> None:
+    """List the knowledge bases you can see."""
+    bases = list(_all_bases(gateway))
+    output.table(
+        bases,
+        columns=("NAME", "DOCUMENTS", "CHUNKS", "MODEL", "ID"),
+        rows=(
+            (
+                b.display_name,
+                str(b.document_count),
+                str(b.chunk_count),
+                b.embedding_model,
+                b.id,
+            )
+            for b in bases
+        ),
+    )
+
+
+@app.command("create")
+@remote
+def create_base(
+    gateway: Gateway,
+    output: Output,
+    name: Annotated[str, typer.Argument(help="What people call it.")],
+    *,
+    description: Annotated[str, typer.Option(help="Tells agents what can be found here.")] = "",
+    shared: Annotated[bool, typer.Option(help="Let everyone in the tenant use it.")] = False,
+) -> None:
+    """Create an empty knowledge base."""
+    base = knowledge_base_pb2.KnowledgeBase(
+        display_name=name, description=description, visibility=_visibility(shared=shared)
+    )
+    request = knowledge_service_pb2.CreateKnowledgeBaseRequest(knowledge_base=base)
+    created = gateway.knowledge.CreateKnowledgeBase(request, timeout=CALL_SECONDS)
+    output.message(created.knowledge_base, text=created.knowledge_base.id)
+
+
+@app.command("add")
+@remote
+def add_documents(
+    gateway: Gateway,
+    output: Output,
+    paths: Annotated[list[Path], typer.Argument(help="Files, and folders to search for files.")],
+    *,
+    base: BaseOption,
+    shared: Annotated[
+        bool, typer.Option(help="Let everyone in the tenant use it, if it is made now.")
+    ] = False,
+) -> None:
+    """Add documents to a knowledge base, which is made if there is none of that name."""
+    files = find_files(paths)
+    if not files:
+        raise CommandError("there is no document to add")
+    wanted = knowledge_base_pb2.KnowledgeBase(
+        display_name=base, visibility=_visibility(shared=shared)
+    )
+    ensured = ensure_base(gateway, wanted)
+    documents = _ingest(gateway, output, files=files, into=ensured.id)
+    failed = [d for d in documents if d.state == _State.STATE_FAILED]
+    if output.as_json:
+        for document in documents:
+            output.record(as_dict(document))
+    for document in failed:
+        output.error(f"{document.display_name}: {document.error.message}")
+    chunks = sum(d.chunks_total for d in documents if d.state == _State.STATE_READY)
+    output.note(f"{len(documents) - len(failed)} documents ready, {chunks} chunks")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("documents")
+@remote
+def list_documents(
+    gateway: Gateway,
+    output: Output,
+    *,
+    base: BaseOption,
+) -> None:
+    """List the documents of a knowledge base."""
+    documents = list(_all_documents(gateway, base_id(gateway, base)))
+    output.table(
+        documents,
+        columns=("NAME", "STATE", "CHUNKS", "BYTES", "ID"),
+        rows=(
+            (
+                d.display_name,
+                _State.Name(d.state).removeprefix("STATE_"),
+                str(d.chunks_total),
+                str(d.size_bytes),
+                d.id,
+            )
+            for d in documents
+        ),
+    )
+
+
+@app.command("search")
+@remote
+def search(
+    gateway: Gateway,
+    output: Output,
+    query: Annotated[str, typer.Argument(help="The question.")],
+    *,
+    base: BaseOption,
+    top_k: Annotated[int, typer.Option(help="How many passages to show.", min=1, max=100)] = 5,
+) -> None:
+    """Find the passages that answer a question best."""
+    request = knowledge_service_pb2.SearchRequest(
+        knowledge_base_ids=[base_id(gateway, base)], query=query, top_k=top_k
+    )
+    for hit in gateway.knowledge.Search(request, timeout=CALL_SECONDS).hits:
+        chunk = hit.chunk
+        place = " > ".join((hit.document_name, *chunk.heading_path))
+        head = f"{hit.score:.3f}  {place}  (lines {chunk.start_line}-{chunk.end_line})"
+        output.message(hit, text=f"{head}\n{_indented(chunk.text)}\n")
+
+
+@app.command("delete")
+@remote
+def delete(
+    gateway: Gateway,
+    output: Output,
+    *,
+    base: BaseOption,
+    document: Annotated[
+        str, typer.Option("--document", help="Delete this document alone, by name.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a knowledge base, or one document of it, for good."""
+    what = f"document {document!r} of {base!r}" if document else f"knowledge base {base!r}"
+    if not yes:
+        typer.confirm(f"Delete {what} for good?", abort=True, err=True)
+    receipt = _delete(gateway, base_id(gateway, base), document=document)
+    text = f"deleted {receipt.documents} documents, {receipt.chunks} chunks"
+    output.message(receipt, text=text)
+
+
+def _delete(
+    gateway: Gateway, base_id: str, *, document: str
+) -> knowledge_service_pb2.DeletionReceipt:
+    if not document:
+        request = knowledge_service_pb2.DeleteKnowledgeBaseRequest(knowledge_base_id=base_id)
+        return gateway.knowledge.DeleteKnowledgeBase(request, timeout=CALL_SECONDS).receipt
+    found = [d for d in _all_documents(gateway, base_id) if d.display_name == document]
+    if not found:
+        raise CommandError(f"no document is called {document!r}")
+    return gateway.knowledge.DeleteDocument(
+        knowledge_service_pb2.DeleteDocumentRequest(document_id=found[0].id),
+        timeout=CALL_SECONDS,
+    ).receipt
+
+
+def _ingest(
+    gateway: Gateway, output: Output, *, files: Iterable[SourceFile], into: str
+) -> list[document_pb2.Document]:
+    """Uploads all files, then follows each to its end under a bar of its own."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=output.notes, disable=output.as_json) as progress:
+        uploaded = []
+        for file in files:
+            bar = progress.add_task(file.name, total=None)
+            uploaded.append((bar, upload(gateway, into, file)))
+        finished = []
+        for bar, document in uploaded:
+            last = document
+            for last in follow(gateway, document.id):
+                total = last.chunks_total or None
+                progress.update(bar, completed=last.chunks_done, total=total)
+            progress.update(bar, completed=last.chunks_total, total=last.chunks_total)
+            finished.append(last)
+    return finished
+
+
+def _all_bases(gateway: Gateway) -> Iterator[knowledge_base_pb2.KnowledgeBase]:
+    request = knowledge_service_pb2.ListKnowledgeBasesRequest()
+    for page in pages(gateway.knowledge.ListKnowledgeBases, request):
+        yield from page.knowledge_bases
+
+
+def _all_documents(gateway: Gateway, base_id: str) -> Iterator[document_pb2.Document]:
+    request = knowledge_service_pb2.ListDocumentsRequest(knowledge_base_id=base_id)
+    for page in pages(gateway.knowledge.ListDocuments, request):
+        yield from page.documents
+
+
+def _visibility(*, shared: bool) -> knowledge_base_pb2.Visibility.ValueType:
+    return _Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,0 +1,41 @@
+"""Whether the addresses that the services want are to be had."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Iterable
+
+from cli.local.errors import StartError
+
+_POLL_SECONDS = 0.1
+
+
+async def wait_until_free(addresses: Iterable[str], *, patience: float) -> None:
+    """Returns once all addresses can be listened on.
+
+    Services whose supervisor was killed take a moment to notice and leave.
+
+    Raises:
+        StartError: one is still taken after `patience` seconds, or is none of this machine's.
+    """
+    for address in addresses:
+        try:
+            async with asyncio.timeout(patience):
+                while _taken(address):
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise StartError(f"{address} is in use by another program") from None
+
+
+def _taken(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return True
+            raise StartError(f"cannot listen on {address}: {error.strerror}") from error
+    return False

@@ -1,0 +1,62 @@
+"""The services' signing keys on one machine, made on the first start.
+
+Each service gets a folder of its own: its private key, and in `trusted/` the public keys of those
+who may call it. In a cluster the same folders are mounted from secrets.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+CALLERS = {
+    "embedding": ("knowledge",),
+    "knowledge": ("gateway", "agent"),
+    "agent": ("gateway",),
+    "gateway": (),
+}
+"""Who may call each service."""
+
+
+def ensure_identity_keys(folder: Path) -> None:
+    """Makes what is missing of the keys; private ones are readable by their owner alone."""
+    keys = {name: _ensure_private_key(folder / name / f"{name}.pem") for name in CALLERS}
+    for name, callers in CALLERS.items():
+        _write_trusted(folder / name / "trusted", keys=keys, callers=callers)
+
+
+def _ensure_private_key(path: Path) -> Ed25519PrivateKey:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        if isinstance(key, Ed25519PrivateKey):
+            return key
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # Whole or not at all: a half-written key would stop the next start.
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(pem)
+    draft.replace(path)
+    return key
+
+
+def _write_trusted(
+    folder: Path, *, keys: dict[str, Ed25519PrivateKey], callers: Iterable[str]
+) -> None:
+    folder.mkdir(exist_ok=True, mode=0o700)
+    for caller in callers:
+        pem = (
+            keys[caller].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        )
+        (folder / f"{caller}.pub").write_bytes(pem)

@@ -1,0 +1,108 @@
+"""The four services as they run on one machine: where each listens and what it is told."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.client import KEY_FILE_NAME
+
+_GRPC = {
+    "embedding": "127.0.0.1:8053",
+    "knowledge": "127.0.0.1:8052",
+    "agent": "127.0.0.1:8051",
+    "gateway": "127.0.0.1:8050",
+}
+_HTTP = "127.0.0.1:8080"
+
+# Several processes share few cores; a second BLAS or OpenMP thread in each makes all slower.
+_ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+    "GOMP_SPINCOUNT": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalService:
+    """One service to run.
+
+    Attributes:
+        name: `embedding`, `knowledge`, `agent` or `gateway`.
+        address: where its gRPC server listens.
+        environment: its whole environment.
+    """
+
+    name: str
+    address: str
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is on this machine.
+
+    Attributes:
+        grpc: the gRPC address of each service by name, in the order they are started.
+        http: the gateway's HTTP address.
+        data_dir: keys, logs and the database.
+    """
+
+    grpc: Mapping[str, str]
+    http: str
+    data_dir: Path
+
+    @property
+    def key_file(self) -> Path:
+        """The admin's API key."""
+        return self.data_dir / KEY_FILE_NAME
+
+    @property
+    def identity_dir(self) -> Path:
+        """The services' signing keys."""
+        return self.data_dir / "identity"
+
+    @property
+    def logs(self) -> Path:
+        """One log a service."""
+        return self.data_dir / "logs"
+
+
+def plan_layout(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Layout:
+    """The usual addresses, unless CHATMIND_<SERVICE>_LISTEN and the like say otherwise."""
+    grpc = {
+        name: environment.get(f"CHATMIND_{name.upper()}_LISTEN", address)
+        for name, address in _GRPC.items()
+    }
+    return Layout(grpc, environment.get("CHATMIND_GATEWAY_HTTP_LISTEN", _HTTP), data_dir)
+
+
+def plan_services(
+    layout: Layout, *, database_url: str, environment: Mapping[str, str] = os.environ
+) -> list[LocalService]:
+    """The services to run, callees first."""
+    told = _told(layout, database_url)
+    return [
+        LocalService(name, address, {**_ONE_THREAD, **environment, **told})
+        for name, address in layout.grpc.items()
+    ]
+
+
+def _told(layout: Layout, database_url: str) -> dict[str, str]:
+    grpc = layout.grpc
+    own = {f"CHATMIND_{name.upper()}_LISTEN": address for name, address in grpc.items()}
+    identity = {
+        f"CHATMIND_{name.upper()}_IDENTITY_DIR": str(layout.identity_dir / name) for name in grpc
+    }
+    return {
+        **own,
+        **identity,
+        "CHATMIND_DATABASE_URL": database_url,
+        "CHATMIND_KNOWLEDGE_EMBEDDING_ADDRESS": grpc["embedding"],
+        "CHATMIND_AGENT_KNOWLEDGE_ADDRESS": grpc["knowledge"],
+        "CHATMIND_GATEWAY_KNOWLEDGE_ADDRESS": grpc["knowledge"],
+        "CHATMIND_GATEWAY_AGENT_ADDRESS": grpc["agent"],
+        "CHATMIND_GATEWAY_HTTP_LISTEN": layout.http,
+        "CHATMIND_GATEWAY_ADMIN_KEY_FILE": str(layout.key_file),
+    }

@@ -1,0 +1,61 @@
+"""What a newcomer finds: a base made of ChatMind's own documents, and an agent that knows it."""
+
+from pathlib import Path
+
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+from chatmind.knowledge.v1 import knowledge_base_pb2
+
+from cli.client import CALL_SECONDS, Gateway
+from cli.documents import SourceFile, ensure_base, upload
+
+BASE_NAME = "ChatMind handbook"
+AGENT_NAME = "Guide"
+
+_BASE_DESCRIPTION = "What ChatMind is, how it is installed, run, used and built."
+_SYSTEM_PROMPT = (
+    "You help people use ChatMind. Look the question up in the handbook before you answer, answer "
+    "in the language of the question, and mark each statement with the passage it rests on, "
+    "such as [1]."
+)
+
+
+def ensure_starter(gateway: Gateway, root: Path) -> None:
+    """Makes the starter base and agent where they are missing, and brings the documents up to date.
+
+    Args:
+        gateway: called with the admin's key.
+        root: the folder that holds README.md and docs/.
+    """
+    base = ensure_base(
+        gateway,
+        knowledge_base_pb2.KnowledgeBase(
+            display_name=BASE_NAME,
+            description=_BASE_DESCRIPTION,
+            visibility=knowledge_base_pb2.VISIBILITY_TENANT,
+        ),
+    )
+    for file in handbook_files(root):
+        upload(gateway, base.id, file)
+    _ensure_agent(gateway, base.id)
+
+
+def handbook_files(root: Path) -> list[SourceFile]:
+    """The documents of the handbook, named by their paths below `root`."""
+    paths = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [SourceFile(p, p.relative_to(root).as_posix()) for p in paths if p.is_file()]
+
+
+def _ensure_agent(gateway: Gateway, base_id: str) -> None:
+    request = agent_service_pb2.ListAgentsRequest(display_name=AGENT_NAME, page_size=1)
+    if gateway.agents.ListAgents(request, timeout=CALL_SECONDS).agents:
+        return
+    agent = agent_pb2.Agent(
+        display_name=AGENT_NAME,
+        description="Answers questions about ChatMind from its handbook.",
+        system_prompt=_SYSTEM_PROMPT,
+        knowledge_base_ids=[base_id],
+        visibility=agent_pb2.VISIBILITY_TENANT,
+    )
+    gateway.agents.CreateAgent(
+        agent_service_pb2.CreateAgentRequest(agent=agent), timeout=CALL_SECONDS
+    )

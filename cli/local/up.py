@@ -1,0 +1,84 @@
+"""Everything on one machine, in the order it depends on each other."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from cli.client import connect, read_key
+from cli.local.addresses import wait_until_free
+from cli.local.errors import LocalError
+from cli.local.identity_keys import ensure_identity_keys
+from cli.local.postgres import EmbeddedPostgres
+from cli.local.services import Layout, plan_layout, plan_services
+from cli.local.starter import ensure_starter
+from cli.local.supervisor import keep_running, services_running
+from cli.output import Output
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LEAVE_SECONDS = 20.0
+
+
+async def run_everything(data_dir: Path, output: Output) -> None:
+    """Runs the database and the services until SIGINT or SIGTERM.
+
+    Prints one line on stdout once everything is ready.
+
+    Raises:
+        LocalError: a part did not start, or keeps ending.
+    """
+    work = asyncio.create_task(_run(data_dir, output))
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        # Once is enough: a second signal must not cut the orderly end short.
+        loop.add_signal_handler(signum, lambda: work.cancelling() or work.cancel())
+    with suppress(asyncio.CancelledError):
+        try:
+            await work
+        except* LocalError as failures:
+            raise failures.exceptions[0] from None
+    output.note("stopped")
+
+
+async def _run(data_dir: Path, output: Output) -> None:
+    layout = _prepared(data_dir)
+    addresses = (*layout.grpc.values(), layout.http)
+    await wait_until_free(addresses, patience=_LEAVE_SECONDS)
+    async with _database(data_dir, output) as database_url:
+        services = plan_services(layout, database_url=database_url)
+        output.note("starting " + ", ".join(service.name for service in services))
+        async with services_running(services, logs=layout.logs) as processes:
+            await asyncio.to_thread(_make_starter, layout)
+            output.console.print(_ready_line(layout), markup=False, soft_wrap=True)
+            await keep_running(processes, output)
+
+
+def _prepared(data_dir: Path) -> Layout:
+    """The layout, with the folders and keys it needs in place."""
+    layout = plan_layout(data_dir)
+    for folder in (data_dir, layout.logs):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ensure_identity_keys(layout.identity_dir)
+    return layout
+
+
+def _ready_line(layout: Layout) -> str:
+    return f"ready grpc={layout.grpc['gateway']} http=http://{layout.http} key={layout.key_file}"
+
+
+def _make_starter(layout: Layout) -> None:
+    with connect(layout.grpc["gateway"], read_key(layout.key_file)) as gateway:
+        ensure_starter(gateway, _ROOT)
+
+
+@asynccontextmanager
+async def _database(data_dir: Path, output: Output) -> AsyncIterator[str]:
+    """The address of the database: the one that is set, or one of our own."""
+    if given := os.environ.get("CHATMIND_DATABASE_URL"):
+        yield given
+        return
+    output.note("starting PostgreSQL")
+    async with EmbeddedPostgres(data_dir) as server:
+        yield await server.create_database()

@@ -1,0 +1,26 @@
+"""The `chatmind` command."""
+
+import typer
+
+from cli.app import run
+from cli.commands import agent, chat, kb, key, up
+
+app = typer.Typer(
+    help="ChatMind: agents that think, use tools and look things up in your documents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.command("chat")(chat.chat)
+app.add_typer(kb.app, name="kb")
+app.add_typer(agent.app, name="agent")
+app.add_typer(key.app, name="key")
+
+
+def main() -> None:
+    """The entry point of the `chatmind` script."""
+    run(app)
+
+
+if __name__ == "__main__":
+    main()
