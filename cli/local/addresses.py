@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import Iterable
 
 from cli.local.errors import StartError
@@ -18,13 +19,12 @@ async def wait_until_free(addresses: Iterable[str], *, patience: float) -> None:
     Raises:
         StartError: one is still taken after `patience` seconds, or is none of this machine's.
     """
+    deadline = time.monotonic() + patience
     for address in addresses:
-        try:
-            async with asyncio.timeout(patience):
-                while _taken(address):
-                    await asyncio.sleep(_POLL_SECONDS)
-        except TimeoutError:
-            raise StartError(f"{address} is in use by another program") from None
+        while _taken(address):
+            if time.monotonic() > deadline:
+                raise StartError(f"{address} is in use by another program")
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def _taken(address: str) -> bool:
