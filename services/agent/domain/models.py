@@ -388,6 +388,7 @@ class Run:
         user_id: the user it works for.
         agent_id: who answers.
         message_id: the user message it answers.
+        turn: that message's sequence; runs of a session are worked on in this order.
         state: where it stands.
         stop_reason: why it ended.
         step_count: how often the model has been asked.
@@ -406,6 +407,7 @@ class Run:
     user_id: str
     agent_id: AgentId
     message_id: MessageId
+    turn: int
     state: RunState
     create_time: datetime
     stop_reason: StopReason | None = None
