@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&chatmind/gateway/v1/error_reason.proto\x12\x13\x63hatmind.gateway.v1*\xb9\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x01\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_REQUEST\x10\x03\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x04\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x05\x12\x1a\n\x16\x45RROR_REASON_NOT_FOUND\x10\x06\x12#\n\x1f\x45RROR_REASON_INVALID_PAGE_TOKEN\x10\x07\x12$\n ERROR_REASON_SERVICE_UNAVAILABLE\x10\x08\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\t\x12#\n\x1f\x45RROR_REASON_RESOURCE_EXHAUSTED\x10\n\x12\x1c\n\x18\x45RROR_REASON_UNAVAILABLE\x10\x0b\x12\"\n\x1e\x45RROR_REASON_TOO_MANY_FAILURES\x10\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&chatmind/gateway/v1/error_reason.proto\x12\x13\x63hatmind.gateway.v1*\x97\x05\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x01\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_REQUEST\x10\x03\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x04\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x05\x12\x1a\n\x16\x45RROR_REASON_NOT_FOUND\x10\x06\x12#\n\x1f\x45RROR_REASON_INVALID_PAGE_TOKEN\x10\x07\x12$\n ERROR_REASON_SERVICE_UNAVAILABLE\x10\x08\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\t\x12#\n\x1f\x45RROR_REASON_RESOURCE_EXHAUSTED\x10\n\x12\x1c\n\x18\x45RROR_REASON_UNAVAILABLE\x10\x0b\x12\"\n\x1e\x45RROR_REASON_TOO_MANY_FAILURES\x10\x0c\x12\"\n\x1e\x45RROR_REASON_REQUEST_ID_REUSED\x10\r\x12 \n\x1c\x45RROR_REASON_RUN_IN_PROGRESS\x10\x0e\x12\x1e\n\x1a\x45RROR_REASON_AGENT_DELETED\x10\x0f\x12\x1b\n\x17\x45RROR_REASON_QUEUE_FULL\x10\x10\x12\x1f\n\x1b\x45RROR_REASON_SEQUENCE_AHEAD\x10\x11\x12\x1e\n\x1a\x45RROR_REASON_SLOW_CONSUMER\x10\x12\x12\x18\n\x14\x45RROR_REASON_ABORTED\x10\x13\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.gateway.v1.error_r
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=64
-  _globals['_ERRORREASON']._serialized_end=505
+  _globals['_ERRORREASON']._serialized_end=727
 # @@protoc_insertion_point(module_scope)

@@ -48,6 +48,20 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
     ERROR_REASON_TOO_MANY_FAILURES: _ErrorReason.ValueType  # 12
     """ERROR_REASON_TOO_MANY_FAILURES: too many calls with a bad key from this address; RetryInfo says when to ask again."""
+    ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 13
+    """ERROR_REASON_REQUEST_ID_REUSED: the request id came before with other content."""
+    ERROR_REASON_RUN_IN_PROGRESS: _ErrorReason.ValueType  # 14
+    """ERROR_REASON_RUN_IN_PROGRESS: the session is busy and the caller asked for REJECT; metadata: run_id."""
+    ERROR_REASON_AGENT_DELETED: _ErrorReason.ValueType  # 15
+    """ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
+    ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 16
+    """ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+    ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 17
+    """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
+    ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 18
+    """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
+    ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 19
+    """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -80,4 +94,18 @@ ERROR_REASON_UNAVAILABLE: ErrorReason.ValueType  # 11
 """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
 ERROR_REASON_TOO_MANY_FAILURES: ErrorReason.ValueType  # 12
 """ERROR_REASON_TOO_MANY_FAILURES: too many calls with a bad key from this address; RetryInfo says when to ask again."""
+ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 13
+"""ERROR_REASON_REQUEST_ID_REUSED: the request id came before with other content."""
+ERROR_REASON_RUN_IN_PROGRESS: ErrorReason.ValueType  # 14
+"""ERROR_REASON_RUN_IN_PROGRESS: the session is busy and the caller asked for REJECT; metadata: run_id."""
+ERROR_REASON_AGENT_DELETED: ErrorReason.ValueType  # 15
+"""ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
+ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 16
+"""ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 17
+"""ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
+ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 18
+"""ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
+ERROR_REASON_ABORTED: ErrorReason.ValueType  # 19
+"""ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -45,7 +45,8 @@ class GatewayServiceStub:
     StreamMessages: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
     client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING.
+    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
+    the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.CancelRunRequest, _gateway_service_pb2.CancelRunResponse]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
@@ -67,7 +68,8 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     StreamMessages: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]  # type: ignore[assignment]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
     client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING.
+    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
+    the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.CancelRunRequest, _gateway_service_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
@@ -98,7 +100,8 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_gateway_service_pb2.StreamMessagesResponse], _abc.AsyncIterator[_gateway_service_pb2.StreamMessagesResponse]]:
         """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
         client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING.
+        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
+        the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
         """
 
     @_abc_1.abstractmethod
