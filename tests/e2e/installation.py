@@ -194,7 +194,7 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
 
 
 def _objects_of_lines(lines: Iterator[str]) -> Iterator[dict[str, object]]:
-    """JSON objects printed one after another over several lines each, each as soon as it is whole."""
+    """JSON objects printed one after another, each as soon as it is whole."""
     pending = ""
     for line in lines:
         pending += line
