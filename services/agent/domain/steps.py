@@ -1,0 +1,88 @@
+"""What can happen in a run, and what it can do next: the words of `domain.engine`."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from services.agent.domain.chat import Ending, ModelReply, ToolResult
+from services.agent.domain.models import RunError, StopReason, ToolCall, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """The model answered; the reply's usage is known or estimated."""
+
+    reply: ModelReply
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model could not be asked, all retries included."""
+
+    error: RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Every call of the last reply is answered, and that reply is recorded if it was not yet."""
+
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutOf:
+    """Time or tokens are used up."""
+
+    reason: StopReason
+
+
+Event: TypeAlias = Replied | Failed | Executed | OutOf
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call and, where it is not to be executed, what answers it instead."""
+
+    call: ToolCall
+    answer: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the model; without tools if it is the closing question."""
+
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Record the reply, then answer each call.
+
+    Attributes:
+        calls: in the order in which their results are recorded.
+        reply: what to record first; None where the transcript holds it already.
+        usage: the tokens to record with it.
+    """
+
+    calls: tuple[PlannedCall, ...]
+    reply: ModelReply | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run.
+
+    Attributes:
+        ending: how.
+        reply: the answer; None where only a notice can be shown.
+        usage: tokens to record with it.
+        steps: questions to record with it.
+    """
+
+    ending: Ending
+    reply: ModelReply | None = None
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+
+
+Next: TypeAlias = Ask | RunTools | Finish
