@@ -60,7 +60,11 @@ class DataDirectory:
         self.log.parent.mkdir(mode=0o700, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
-        return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        if os.geteuid() == 0:  # on a directory of somebody else's, who wants to write to it again
+            owner = self.root.stat()
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        return descriptor
 
     def complaint(self, *, since: int) -> str:
         """The first fatal line that the server wrote after the first `since` bytes of its log."""
@@ -97,12 +101,45 @@ class DataDirectory:
         try:
             asked = False
             while not _try_lock(descriptor):
-                asked = asked or _stop_orphan(self.cluster)
+                asked = asked or self._stop_orphan()
                 await asyncio.sleep(_POLL)
+            self._forget_dead_server()
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether the server with this process id has said that it takes connections."""
+        record = self._record()
+        return record[:1] == [str(pid)] and record[7:8] == ["ready"]
+
+    def _stop_orphan(self) -> bool:
+        """Ask the server that outlived its supervisor to shut down; whether it was found."""
+        pid = self._recorded_pid()
+        if pid is None or not is_server(pid, self.cluster):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
+        return True
+
+    def _forget_dead_server(self) -> None:
+        """Remove the record of a killed server, whose id some other process may have by now."""
+        pid = self._recorded_pid()
+        if pid is not None and not is_server(pid, self.cluster):
+            (self.cluster / "postmaster.pid").unlink()
+
+    def _recorded_pid(self) -> int | None:
+        record = self._record()
+        return int(record[0]) if record and record[0].isdecimal() else None
+
+    def _record(self) -> list[str]:
+        """The lines in which a server tells its id, address and state."""
+        try:
+            text = (self.cluster / "postmaster.pid").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        return [line.strip() for line in text.splitlines()]
 
 
 def _open_lock(path: Path) -> int:
@@ -114,19 +151,6 @@ def _try_lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
-
-
-def _stop_orphan(cluster: Path) -> bool:
-    """Ask the server that outlived its supervisor to shut down; whether it was found."""
-    try:
-        pid = int((cluster / "postmaster.pid").read_text(encoding="utf-8").split()[0])
-    except (OSError, ValueError, IndexError):
-        return False
-    if not is_server(pid, cluster):
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGINT)
     return True
 
 

@@ -168,11 +168,15 @@ class EmbeddedPostgres:
     async def _is_up(self, process: Process) -> bool:
         """Wait until the server takes connections; false when it ended instead."""
         while process.returncode is None:
-            try:
-                connection = await asyncpg.connect(self.dsn("postgres"))
-            except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError):
-                await asyncio.sleep(_POLL)
-            else:
-                await connection.close()
+            if self._files.is_ready(process.pid):
+                await self._try_connection()
                 return True
+            await asyncio.sleep(_POLL)
         return False
+
+    async def _try_connection(self) -> None:
+        try:
+            connection = await asyncpg.connect(self.dsn("postgres"))
+        except asyncpg.InvalidPasswordError as error:
+            raise StartError("PostgreSQL does not accept the password kept for it") from error
+        await connection.close()
