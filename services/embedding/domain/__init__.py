@@ -1,0 +1,1 @@
+"""Models, batches and what counts as a vector; knows no transport and no engine."""
