@@ -1,0 +1,119 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.embedding.domain.checks import outcomes, unit
+from services.embedding.domain.models import Fault, Vector
+
+NAN, INF = float("nan"), float("inf")
+
+
+def only(rows: object) -> object:
+    """The outcome of a single text whose model has three dimensions."""
+    (outcome,) = outcomes(rows, count=1, dimensions=3)
+    return outcome
+
+
+class TestOutcomes:
+    def test_a_good_row_becomes_a_unit_vector_of_float32(self) -> None:
+        vector = only([[3, 0.0, 4]])
+
+        assert isinstance(vector, Vector)
+        assert [np.float32(0.6), 0.0, np.float32(0.8)] == vector.values.tolist()
+        assert vector.values.dtype == np.float32
+
+    def test_rows_keep_their_order(self) -> None:
+        first, second = outcomes([[1, 0], [0, 2]], count=2, dimensions=2)
+
+        assert isinstance(first, Vector)
+        assert isinstance(second, Vector)
+        assert first.values.tolist() == [1, 0]
+        assert second.values.tolist() == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("rows", "fault"),
+        [
+            (None, Fault("a list of vectors", "nothing")),
+            ({}, Fault("a list of vectors", "an object")),
+            ("[[1, 0, 0]]", Fault("a list of vectors", "text")),
+            ([], Fault("1 vector", "0 vectors")),
+            ([[1, 0, 0], [0, 1, 0]], Fault("1 vector", "2 vectors")),
+            ([[1, 0]], Fault("3 numbers", "2 numbers")),
+            ([[1, 0, 0, 0]], Fault("3 numbers", "4 numbers")),
+            ([[]], Fault("3 numbers", "no numbers")),
+            ([None], Fault("3 numbers", "nothing")),
+            ([7], Fault("3 numbers", "a number")),
+            ([[1, None, 0]], Fault("numbers only", "nothing")),
+            ([[1, "NaN", 0]], Fault("numbers only", "text")),
+            ([[1, "0.5", 0]], Fault("numbers only", "text")),
+            ([[1, True, 0]], Fault("numbers only", "true or false")),
+            ([[1, [0], 0]], Fault("numbers only", "a list")),
+            ([[1, NAN, 0]], Fault("finite numbers", "NaN")),
+            ([[1, -INF, 0]], Fault("finite numbers", "infinity")),
+            ([[1e300, 1e300, 0]], Fault("finite numbers", "numbers too large")),
+            ([[10**400, 0, 0]], Fault("finite numbers", "a number too large")),
+            ([[0, 0.0, -0.0]], Fault("a direction", "only zeros")),
+            ([[1e-20, 0, 0]], Fault("a direction", "only zeros")),
+        ],
+    )
+    def test_what_is_no_vector_is_told(self, rows: object, fault: Fault) -> None:
+        assert fault == only(rows)
+
+    def test_a_bad_row_concerns_its_text_alone(self) -> None:
+        good, bad, empty = outcomes([[1, 0], [NAN, 0], []], count=3, dimensions=2)
+
+        assert isinstance(good, Vector)
+        assert Fault("finite numbers", "NaN") == bad
+        assert Fault("2 numbers", "no numbers") == empty
+
+    def test_a_row_of_another_size_casts_doubt_on_all(self) -> None:
+        found = outcomes([[1, 0], [1, 0, 0]], count=2, dimensions=2)
+
+        assert [Fault("2 numbers", "3 numbers")] * 2 == found
+
+    def test_too_few_rows_give_nobody_a_vector(self) -> None:
+        found = outcomes([[1, 0], [0, 1]], count=3, dimensions=2)
+
+        assert [Fault("3 vectors", "2 vectors")] * 3 == found
+
+    def test_numbers_at_the_edge_of_float32_survive(self) -> None:
+        vector = only([[3e38, 3e38, 0]])
+
+        assert isinstance(vector, Vector)
+        assert np.isclose(np.linalg.norm(vector.values), 1)
+
+
+class TestUnit:
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+    def test_any_float_type_comes_out_as_unit_float32(self, dtype: Any) -> None:
+        vector = unit(np.array([1, 2, 2], dtype=dtype))
+
+        assert isinstance(vector, Vector)
+        assert np.allclose(vector.values, [1 / 3, 2 / 3, 2 / 3])
+
+    def test_an_array_with_nan_has_none(self) -> None:
+        assert Fault("finite numbers", "NaN") == unit(np.array([NAN, 1.0]))
+
+
+class TestRepliesThatUsersMet:
+    """The table of tests/cases/15-embed-reply-checks where it needs no server."""
+
+    CASE = Path(__file__).parents[2] / "cases/15-embed-reply-checks"
+
+    def test_every_reply_of_the_table_is_judged_as_it_says(self) -> None:
+        table = json.loads((self.CASE / "replies.json").read_text())
+        wanted = json.loads((self.CASE / "expected.json").read_text())
+        items = [item for item in table["items"] if item["path"] == "/api/embed"]
+        assert len(items) == 7
+
+        for item in items:
+            found = outcomes(
+                item["reply"]["embeddings"],
+                count=len(item["texts"]),
+                dimensions=table["configured_dimensions"],
+            )
+            failed = any(isinstance(each, Fault) for each in found)
+            assert failed == (wanted[item["name"]]["want"] == "error"), item["name"]
