@@ -48,11 +48,7 @@ class DataDirectory:
         if not file.exists():
             if self.cluster.exists():
                 raise StartError(f"{file} is missing: the database cannot be opened without it")
-            draft = file.with_suffix(".new")
-            draft.unlink(missing_ok=True)
-            draft.touch(mode=0o600, exist_ok=False)
-            draft.write_text(secrets.token_urlsafe(24), encoding="ascii")
-            draft.rename(file)
+            _write_secret(file, secrets.token_urlsafe(24))
         return file.read_text(encoding="ascii")
 
     def open_log(self) -> int:
@@ -140,6 +136,17 @@ class DataDirectory:
         except FileNotFoundError:
             return []
         return [line.strip() for line in text.splitlines()]
+
+
+def _write_secret(file: Path, text: str) -> None:
+    draft = file.with_name(file.name + ".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(descriptor)
+    draft.rename(file)
 
 
 def _open_lock(path: Path) -> int:

@@ -103,7 +103,7 @@ class EmbeddedPostgres:
         """Make the database unless it exists; gives its address."""
         connection = await asyncpg.connect(self.dsn("postgres"))
         try:
-            with suppress(asyncpg.DuplicateDatabaseError):
+            with suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
                 await connection.execute(f'CREATE DATABASE "{name}"')
         finally:
             await connection.close()
