@@ -6,6 +6,7 @@ which model computed it.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TypeGuard
 
 import numpy as np
@@ -23,6 +24,23 @@ def outcomes(rows: object, *, count: int, dimensions: int) -> list[Outcome]:
     if whole := _fault_of_all(rows, count=count, dimensions=dimensions):
         return [whole] * count
     return [_outcome(row, dimensions) for row in rows]
+
+
+def outcomes_by_index(items: object, *, count: int, dimensions: int) -> list[Outcome]:
+    """The same from `{"index": …, "embedding": …}` items, which may come in any order.
+
+    Where no item has an index they are taken in the order they come.
+    """
+    if not isinstance(items, list):
+        return [Fault("a list of vectors", _kind(items))] * count
+    numbered = [each if isinstance(each, dict) else {} for each in items]
+    indexes = [each.get("index") for each in numbered]
+    rows = [each.get("embedding") for each in numbered]
+    if len(items) == count and any(each is not None for each in indexes):
+        if any(type(each) is not int for each in indexes) or set(indexes) != set(range(count)):
+            return [Fault(f"each index from 0 to {count - 1} once", _listed(indexes))] * count
+        rows = [row for _, row in sorted(zip(indexes, rows, strict=True), key=itemgetter(0))]
+    return outcomes(rows, count=count, dimensions=dimensions)
 
 
 def unit(row: NDArray[np.floating]) -> Outcome:
@@ -85,6 +103,11 @@ def _kind(value: object) -> str:
             return "a list"
         case _:
             return "an object"
+
+
+def _listed(indexes: Sequence[object]) -> str:
+    shown = ", ".join(str(each) if type(each) is int else _kind(each) for each in indexes[:8])
+    return f"{shown}, …" if len(indexes) > 8 else shown
 
 
 def _plural(count: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.embedding.domain.checks import outcomes, unit
+from services.embedding.domain.checks import outcomes, outcomes_by_index, unit
 from services.embedding.domain.models import Fault, Vector
 
 NAN, INF = float("nan"), float("inf")
@@ -84,6 +84,67 @@ class TestOutcomes:
 
         assert isinstance(vector, Vector)
         assert np.isclose(np.linalg.norm(vector.values), 1)
+
+
+class TestOutcomesByIndex:
+    def test_each_vector_stands_where_its_index_says(self) -> None:
+        items = [
+            {"index": 2, "embedding": [0, 0, 1]},
+            {"index": 0, "embedding": [1, 0, 0]},
+            {"index": 1, "embedding": [0, 1, 0]},
+        ]
+
+        found = outcomes_by_index(items, count=3, dimensions=3)
+
+        assert [each.values.argmax() for each in found if isinstance(each, Vector)] == [0, 1, 2]
+
+    def test_items_without_any_index_are_taken_as_they_come(self) -> None:
+        items = [{"embedding": [1, 0]}, {"embedding": [0, 1]}]
+
+        found = outcomes_by_index(items, count=2, dimensions=2)
+
+        assert [each.values.argmax() for each in found if isinstance(each, Vector)] == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("indexes", "received"),
+        [
+            ([1, 2], "1, 2"),
+            ([0, 0], "0, 0"),
+            ([0, None], "0, nothing"),
+            ([-1, 0], "-1, 0"),
+            (["0", "1"], "text, text"),
+            ([False, True], "true or false, true or false"),
+            ([0.0, 1.0], "a number, a number"),
+            ([[0], {}], "a list, an object"),
+        ],
+    )
+    def test_indexes_that_are_not_each_once_give_nobody_a_vector(
+        self, indexes: list[object], received: str
+    ) -> None:
+        items = [{"index": index, "embedding": [1, 0]} for index in indexes]
+
+        found = outcomes_by_index(items, count=2, dimensions=2)
+
+        assert found == [Fault("each index from 0 to 1 once", received)] * 2
+
+    def test_a_wrong_number_of_items_is_told_before_their_indexes(self) -> None:
+        items = [{"index": 0, "embedding": [1, 0]}]
+
+        found = outcomes_by_index(items, count=2, dimensions=2)
+
+        assert found == [Fault("2 vectors", "1 vector")] * 2
+
+    @pytest.mark.parametrize("items", [None, {}, "x", 3])
+    def test_what_is_no_list_gives_nobody_a_vector(self, items: object) -> None:
+        (found,) = outcomes_by_index(items, count=1, dimensions=2)
+
+        assert isinstance(found, Fault)
+        assert found.expected == "a list of vectors"
+
+    def test_items_that_are_no_objects_have_no_vector(self) -> None:
+        found = outcomes_by_index([None, 7], count=2, dimensions=2)
+
+        assert found == [Fault("2 numbers", "nothing")] * 2
 
 
 class TestUnit:
