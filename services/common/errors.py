@@ -10,6 +10,7 @@
     ├── PermissionDeniedError    the credential holds but does not reach this far
     ├── ResourceExhaustedError   a limit or quota is used up
     ├── AbortedError             lost a race; asking again may succeed
+    ├── DeadlineExceededError    it took longer than a call may take
     └── UnavailableError         something this service depends on is down
 
 Services subclass these and set `reason` to a value of their `ErrorReason` enum in `protos/`.
@@ -26,6 +27,7 @@ class Code(Enum):
     """The canonical status codes an error may carry; values are the numbers on the wire."""
 
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
     ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
@@ -153,6 +155,13 @@ class AbortedError(ServiceError):
 
     code = Code.ABORTED
     reason = "ABORTED"
+
+
+class DeadlineExceededError(ServiceError):
+    """It took longer than a call may take."""
+
+    code = Code.DEADLINE_EXCEEDED
+    reason = "DEADLINE_EXCEEDED"
 
 
 class UnavailableError(ServiceError):

@@ -5,24 +5,45 @@ import sys
 
 import structlog
 
+from services.common.text import json_line
+
 
 def configure_logging(service: str, *, level: str = "info") -> None:
     """Sets this process's logging up; to be called once, by `main`.
 
-    Line breaks and control characters are escaped by JSON, so that no value can forge a line.
+    What libraries log, from warnings on, comes out in the same form. Line breaks and control
+    characters are escaped, so that no value can forge a line.
     """
-    numeric = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer = structlog.processors.JSONRenderer(serializer=json_line)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(numeric),
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(service=service)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    of_libraries = logging.StreamHandler(sys.stderr)
+    of_libraries.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    of_libraries.addFilter(_is_no_departure)
+    logging.basicConfig(handlers=[of_libraries], level=logging.WARNING)
+
+
+def _is_no_departure(record: logging.LogRecord) -> bool:
+    """Whether this is anything but a client that left in mid-stream, which is no error of ours."""
+    return not (
+        record.name.startswith("grpc._cython")
+        and str(record.msg).startswith("ExecuteBatchError raised in core")
+    )

@@ -1,6 +1,7 @@
 """`ServiceError` to `google.rpc.Status` and back, in one place."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,12 +12,21 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from services.common.errors import Code, FieldViolation, ServiceError
+from services.common.text import shortened
 
 DETAILS_KEY = "grpc-status-details-bin"
 """The trailing metadata that carries the serialized Status, as gRPC's own libraries name it."""
 
+# A peer drops a call whose trailing metadata is over 8 KiB, its default. There the details grow by
+# a third (base64) and the message up to threefold (percent-encoding).
+_MOST_MESSAGE_BYTES = 512
+_MOST_DETAILS_BYTES = 3 * 1024
+_MOST_TEXT_BYTES = 200
+_MOST_METADATA_BYTES = 1024
+
 _RETRIABLE = {Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED}
 _DEFAULT_RETRY_SECONDS = 1.0
+_MOST_RETRY_SECONDS = 24 * 3600.0
 _GRPC_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -26,24 +36,56 @@ def grpc_code(code: Code) -> grpc.StatusCode:
 
 
 def to_status(error: ServiceError, *, domain: str) -> status_pb2.Status:
-    """The Status of an error: ErrorInfo, BadRequest for fields, RetryInfo where retrying helps."""
-    status = status_pb2.Status(code=error.code.value, message=error.message)
-    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=domain, metadata=error.metadata)
+    """The Status of an error: ErrorInfo, RetryInfo where retrying helps, BadRequest for fields.
+
+    Texts are shortened and fields left out where it would not fit into a call's metadata.
+    """
+    status = status_pb2.Status(
+        code=error.code.value, message=shortened(error.message, _MOST_MESSAGE_BYTES)
+    )
+    metadata = dict(_fitting(error.metadata))
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=domain, metadata=metadata)
     status.details.add().Pack(info)
-    if error.violations:
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=v.field, description=v.description)
-            for v in error.violations
-        ]
-        status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
-    retry_after = error.retry_after
-    if retry_after is None and error.code in _RETRIABLE:
-        retry_after = _DEFAULT_RETRY_SECONDS
-    if retry_after is not None:
+    if (retry_after := _retry_after(error)) is not None:
         delay = Duration()
         delay.FromNanoseconds(int(retry_after * 1e9))
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    if error.violations:
+        room = _MOST_DETAILS_BYTES - status.ByteSize()
+        status.details.add().Pack(_bad_request(error.violations, room=room))
     return status
+
+
+def _fitting(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Metadata for programs: whole values first, the longest are shortened to what is left."""
+    room = _MOST_METADATA_BYTES
+    for key, value in sorted(metadata.items(), key=lambda item: len(item[1])):
+        fitting = shortened(value, max(room, _MOST_TEXT_BYTES))
+        room -= len(fitting.encode())
+        yield key, fitting
+
+
+def _bad_request(
+    violations: Iterable[FieldViolation], *, room: int
+) -> error_details_pb2.BadRequest:
+    """As many of the fields, in their order, as fit into so many bytes."""
+    bad_request = error_details_pb2.BadRequest()
+    for violation in violations:
+        bad_request.field_violations.add(
+            field=shortened(violation.field, _MOST_TEXT_BYTES),
+            description=shortened(violation.description, _MOST_TEXT_BYTES),
+        )
+        if bad_request.ByteSize() > room:
+            del bad_request.field_violations[-1]
+            break
+    return bad_request
+
+
+def _retry_after(error: ServiceError) -> float | None:
+    """Seconds, within reason whatever a provider may have answered."""
+    if error.retry_after is not None:
+        return min(max(0.0, error.retry_after), _MOST_RETRY_SECONDS)
+    return _DEFAULT_RETRY_SECONDS if error.code in _RETRIABLE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +98,7 @@ class RpcFailure:
         message: the status message.
         metadata: ErrorInfo's metadata.
         violations: BadRequest's fields.
+        retry_after: RetryInfo's delay in seconds.
     """
 
     code: grpc.StatusCode
@@ -63,6 +106,7 @@ class RpcFailure:
     message: str
     metadata: Mapping[str, str] = field(default_factory=dict)
     violations: tuple[FieldViolation, ...] = ()
+    retry_after: float | None = None
 
     @property
     def unreachable(self) -> bool:
@@ -87,9 +131,12 @@ def failure_of(error: FailedCall) -> RpcFailure:
     """What the error of a failed call says, details unpacked."""
     info = error_details_pb2.ErrorInfo()
     bad_request = error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
     for detail in _details(error):
-        if not detail.Unpack(info):
-            detail.Unpack(bad_request)
+        for known in (info, bad_request, retry):
+            with suppress(DecodeError):
+                detail.Unpack(known)
+    has_delay = retry.HasField("retry_delay")
     return RpcFailure(
         code=error.code(),
         reason=info.reason,
@@ -98,6 +145,7 @@ def failure_of(error: FailedCall) -> RpcFailure:
         violations=tuple(
             FieldViolation(v.field, v.description) for v in bad_request.field_violations
         ),
+        retry_after=retry.retry_delay.ToNanoseconds() / 1e9 if has_delay else None,
     )
 
 

@@ -68,6 +68,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
     ERROR_REASON_UNAVAILABLE: _ErrorReason.ValueType  # 22
     """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
+    ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 23
+    """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+    metadata: seconds.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -120,4 +124,8 @@ ERROR_REASON_RESOURCE_EXHAUSTED: ErrorReason.ValueType  # 21
 """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
 ERROR_REASON_UNAVAILABLE: ErrorReason.ValueType  # 22
 """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
+ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 23
+"""ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+metadata: seconds.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(chatmind/embedding/v1/error_reason.proto\x12\x15\x63hatmind.embedding.v1*\xdd\x02\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x01\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_REQUEST\x10\x03\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x04\x12\x1e\n\x1a\x45RROR_REASON_UNKNOWN_MODEL\x10\x05\x12 \n\x1c\x45RROR_REASON_BATCH_TOO_LARGE\x10\x06\x12$\n ERROR_REASON_BACKEND_UNAVAILABLE\x10\x07\x12\"\n\x1e\x45RROR_REASON_INVALID_EMBEDDING\x10\x08\x12#\n\x1f\x45RROR_REASON_RESOURCE_EXHAUSTED\x10\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(chatmind/embedding/v1/error_reason.proto\x12\x15\x63hatmind.embedding.v1*\x81\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x01\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x02\x12\"\n\x1e\x45RROR_REASON_MALFORMED_REQUEST\x10\x03\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x04\x12\x1e\n\x1a\x45RROR_REASON_UNKNOWN_MODEL\x10\x05\x12 \n\x1c\x45RROR_REASON_BATCH_TOO_LARGE\x10\x06\x12$\n ERROR_REASON_BACKEND_UNAVAILABLE\x10\x07\x12\"\n\x1e\x45RROR_REASON_INVALID_EMBEDDING\x10\x08\x12#\n\x1f\x45RROR_REASON_RESOURCE_EXHAUSTED\x10\t\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.embedding.v1.error
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=68
-  _globals['_ERRORREASON']._serialized_end=417
+  _globals['_ERRORREASON']._serialized_end=453
 # @@protoc_insertion_point(module_scope)

@@ -45,6 +45,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_RESOURCE_EXHAUSTED: _ErrorReason.ValueType  # 9
     """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
+    ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 10
+    """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+    metadata: seconds.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -74,4 +78,8 @@ expected, received.
 """
 ERROR_REASON_RESOURCE_EXHAUSTED: ErrorReason.ValueType  # 9
 """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
+ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 10
+"""ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+metadata: seconds.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

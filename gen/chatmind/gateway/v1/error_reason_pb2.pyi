@@ -62,6 +62,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
     ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 19
     """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
+    ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 20
+    """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the gateway allows then;
+    metadata: seconds.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -108,4 +112,8 @@ ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 18
 """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
 ERROR_REASON_ABORTED: ErrorReason.ValueType  # 19
 """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
+ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 20
+"""ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the gateway allows then;
+metadata: seconds.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

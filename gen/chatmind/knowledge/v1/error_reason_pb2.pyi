@@ -66,6 +66,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
     ERROR_REASON_INGESTION_FAILED: _ErrorReason.ValueType  # 20
     """ERROR_REASON_INGESTION_FAILED: ingestion was tried as often as allowed; the message says what happened last."""
+    ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 21
+    """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+    metadata: seconds.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -116,4 +120,8 @@ ERROR_REASON_UNAVAILABLE: ErrorReason.ValueType  # 19
 """ERROR_REASON_UNAVAILABLE: the database is down or busy; RetryInfo says when to ask again."""
 ERROR_REASON_INGESTION_FAILED: ErrorReason.ValueType  # 20
 """ERROR_REASON_INGESTION_FAILED: ingestion was tried as often as allowed; the message says what happened last."""
+ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 21
+"""ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
+metadata: seconds.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
