@@ -1,0 +1,84 @@
+"""Admits only calls with an API key that holds and reaches far enough; health stays open."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+import grpc
+import structlog
+
+from services.common.errors import UnauthenticatedError
+from services.common.interceptors.authentication import OPEN_SERVICES, set_identity
+from services.common.interceptors.base import AroundInterceptor, Call
+from services.gateway.domain.authenticator import Authenticator
+from services.gateway.domain.errors import InvalidKeyError, NoKeyError, TooManyFailuresError
+from services.gateway.domain.models import ApiKey
+from services.gateway.domain.policy import require, scope_of
+from services.gateway.domain.throttle import source_of
+
+_key: ContextVar[ApiKey] = ContextVar("api_key")
+
+
+def current_key() -> ApiKey:
+    """The key of the call being answered.
+
+    Raises:
+        UnauthenticatedError: outside of an authenticated call.
+    """
+    try:
+        return _key.get()
+    except LookupError:
+        raise NoKeyError from None
+
+
+class ApiKeyInterceptor(AroundInterceptor):
+    """Finds out whose key came with a call and whether it may be used for the method."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._log = structlog.get_logger("authentication")
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[None]:
+        """The call with its key and its identity bound."""
+        if not call.method.startswith(OPEN_SERVICES):
+            key = await self._authenticated(call)
+            scope = scope_of(call.method)
+            if scope is None:
+                await call.context.abort(grpc.StatusCode.UNIMPLEMENTED, "No such method is served.")
+            else:
+                require(key, scope)
+            _key.set(key)
+            set_identity(key.identity)
+        yield
+
+    async def _authenticated(self, call: Call) -> ApiKey:
+        source = source_of(call.context.peer())
+        try:
+            key = await self._authenticator.authenticate(
+                credential_of(call.metadata), source=source
+            )
+        except (UnauthenticatedError, TooManyFailuresError) as error:
+            self._log.warning("call refused", source=source, why=error.message)
+            raise
+        structlog.contextvars.bind_contextvars(key_id=key.id)
+        return key
+
+
+def credential_of(metadata: Mapping[str, str | bytes]) -> str:
+    """The key in a call's metadata: `authorization: Bearer <key>`, or `x-api-key: <key>`.
+
+    Raises:
+        NoKeyError: there is neither.
+        InvalidKeyError: `authorization` holds something else.
+    """
+    authorization = metadata.get("authorization")
+    if isinstance(authorization, str):
+        scheme, _, credential = authorization.strip().partition(" ")
+        if scheme.lower() != "bearer":
+            raise InvalidKeyError('Send the API key as metadata "authorization: Bearer <key>".')
+        return credential.strip()
+    key = metadata.get("x-api-key")
+    if isinstance(key, str):
+        return key.strip()
+    raise NoKeyError

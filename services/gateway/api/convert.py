@@ -1,0 +1,191 @@
+"""The contract's messages to and from the gateway's own values."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import assert_never
+
+from chatmind.gateway.v1 import (
+    access_pb2,
+    access_service_pb2,
+    gateway_service_pb2,
+    message_pb2,
+)
+from google.protobuf import struct_pb2, timestamp_pb2
+
+from services.common.identity import Role
+from services.common.text import Json, clean
+from services.gateway.domain.messages import (
+    Accepted,
+    Citation,
+    Event,
+    Heartbeat,
+    Message,
+    RunState,
+    RunUpdate,
+    Said,
+    Speaker,
+    WhenBusy,
+)
+from services.gateway.domain.models import ApiKey, NewKey, Scope
+from services.gateway.domain.policy import scopes_of_key
+
+_ROLES: Mapping[Role, access_pb2.Role.ValueType] = {
+    Role.VIEWER: access_pb2.ROLE_VIEWER,
+    Role.MEMBER: access_pb2.ROLE_MEMBER,
+    Role.ADMIN: access_pb2.ROLE_ADMIN,
+    Role.OPERATOR: access_pb2.ROLE_OPERATOR,
+}
+_SCOPES: Mapping[Scope, access_pb2.Scope.ValueType] = {
+    Scope.READ: access_pb2.SCOPE_READ,
+    Scope.WRITE: access_pb2.SCOPE_WRITE,
+    Scope.CHAT: access_pb2.SCOPE_CHAT,
+    Scope.ADMIN: access_pb2.SCOPE_ADMIN,
+}
+_ROLES_BY_NUMBER = {number: role for role, number in _ROLES.items()}
+_SCOPES_BY_NUMBER = {number: scope for scope, number in _SCOPES.items()}
+_DEFAULT_ROLE = access_pb2.ROLE_MEMBER
+_SPEAKERS: Mapping[Speaker | None, message_pb2.Message.Role.ValueType] = {
+    None: message_pb2.Message.ROLE_UNSPECIFIED,
+    Speaker.USER: message_pb2.Message.ROLE_USER,
+    Speaker.ASSISTANT: message_pb2.Message.ROLE_ASSISTANT,
+    Speaker.TOOL: message_pb2.Message.ROLE_TOOL,
+    Speaker.SYSTEM: message_pb2.Message.ROLE_SYSTEM,
+}
+_STATES: Mapping[RunState | None, message_pb2.RunUpdate.State.ValueType] = {
+    None: message_pb2.RunUpdate.STATE_UNSPECIFIED,
+    RunState.IDLE: message_pb2.RunUpdate.STATE_IDLE,
+    RunState.PLANNING: message_pb2.RunUpdate.STATE_PLANNING,
+    RunState.THINKING: message_pb2.RunUpdate.STATE_THINKING,
+    RunState.EXECUTING: message_pb2.RunUpdate.STATE_EXECUTING,
+    RunState.AWAITING_APPROVAL: message_pb2.RunUpdate.STATE_AWAITING_APPROVAL,
+    RunState.FINISHED: message_pb2.RunUpdate.STATE_FINISHED,
+    RunState.ERROR: message_pb2.RunUpdate.STATE_ERROR,
+    RunState.CANCELLED: message_pb2.RunUpdate.STATE_CANCELLED,
+}
+_WHEN_BUSY: Mapping[int, WhenBusy] = {
+    gateway_service_pb2.WHEN_BUSY_UNSPECIFIED: WhenBusy.ENQUEUE,
+    gateway_service_pb2.WHEN_BUSY_ENQUEUE: WhenBusy.ENQUEUE,
+    gateway_service_pb2.WHEN_BUSY_REJECT: WhenBusy.REJECT,
+    gateway_service_pb2.WHEN_BUSY_INTERRUPT: WhenBusy.INTERRUPT,
+    gateway_service_pb2.WHEN_BUSY_ROLLBACK: WhenBusy.ROLLBACK,
+}
+
+
+def said(request: gateway_service_pb2.SendMessageRequest) -> Said:
+    """What a user says."""
+    return Said(clean(request.text), request.request_id, _WHEN_BUSY[request.when_busy])
+
+
+def sent(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
+    """Where a message is."""
+    return gateway_service_pb2.SendMessageResponse(
+        session_id=accepted.session_id,
+        run_id=accepted.run_id,
+        message_id=accepted.message_id,
+        sequence=accepted.sequence,
+    )
+
+
+def streamed(event: Event, through: int) -> gateway_service_pb2.StreamMessagesResponse:
+    """One event of a session."""
+    response = gateway_service_pb2.StreamMessagesResponse(through_sequence=through)
+    match event:
+        case Message():
+            response.message.CopyFrom(_message(event))
+        case RunUpdate():
+            response.run.CopyFrom(run_update(event))
+        case Heartbeat():
+            response.heartbeat.time.CopyFrom(_timestamp(event.time))
+        case _:
+            assert_never(event)
+    return response
+
+
+def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
+    """Where a run stands."""
+    return message_pb2.RunUpdate(
+        run_id=run.run_id,
+        session_id=run.session_id,
+        state=_STATES[run.state],
+        stop_reason=run.stop_reason,
+        step_count=run.step_count,
+        error_reason=run.error_reason,
+        error_message=run.error_message,
+    )
+
+
+def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
+    """What a key is asked to be; an empty tenant stays empty."""
+    expires = request.HasField("expire_time")
+    return NewKey(
+        display_name=clean(request.display_name),
+        tenant=request.tenant,
+        user_id=request.user_id,
+        roles=frozenset(_ROLES_BY_NUMBER[each] for each in request.roles or (_DEFAULT_ROLE,)),
+        narrowed_to=frozenset(_SCOPES_BY_NUMBER[each] for each in request.scopes),
+        expire_time=request.expire_time.ToDatetime(UTC) if expires else None,
+    )
+
+
+def api_key(key: ApiKey) -> access_pb2.ApiKey:
+    """A key, without its secret."""
+    converted = access_pb2.ApiKey(
+        id=key.id,
+        display_name=key.display_name,
+        tenant=key.tenant,
+        user_id=key.user_id,
+        roles=sorted(_ROLES[role] for role in key.roles),
+        scopes=sorted(_SCOPES[scope] for scope in scopes_of_key(key)),
+        create_time=_timestamp(key.create_time),
+    )
+    if key.expire_time is not None:
+        converted.expire_time.CopyFrom(_timestamp(key.expire_time))
+    if key.revoke_time is not None:
+        converted.revoke_time.CopyFrom(_timestamp(key.revoke_time))
+    return converted
+
+
+def _message(message: Message) -> message_pb2.Message:
+    return message_pb2.Message(
+        id=message.id,
+        session_id=message.session_id,
+        run_id=message.run_id,
+        sequence=message.sequence,
+        role=_SPEAKERS[message.speaker],
+        text=message.text,
+        tool_calls=[
+            message_pb2.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
+            for call in message.tool_calls
+        ],
+        tool_call_id=message.tool_call_id,
+        tool_name=message.tool_name,
+        citations=[_citation(each) for each in message.citations],
+        metadata=_struct(message.metadata),
+        create_time=_timestamp(message.create_time),
+    )
+
+
+def _citation(citation: Citation) -> message_pb2.Citation:
+    return message_pb2.Citation(
+        label=citation.label,
+        knowledge_base_id=citation.knowledge_base_id,
+        document_id=citation.document_id,
+        chunk_id=citation.chunk_id,
+        document_name=citation.document_name,
+        heading_path=citation.heading_path,
+        start_line=citation.start_line,
+        end_line=citation.end_line,
+        score=citation.score,
+    )
+
+
+def _struct(value: Mapping[str, Json]) -> struct_pb2.Struct:
+    struct = struct_pb2.Struct()
+    struct.update(value)
+    return struct
+
+
+def _timestamp(instant: datetime) -> timestamp_pb2.Timestamp:
+    timestamp = timestamp_pb2.Timestamp()
+    timestamp.FromDatetime(instant)
+    return timestamp

@@ -1,0 +1,167 @@
+"""Passes calls on to the services behind the gateway: bytes in, bytes out.
+
+What goes inward is the request, what is left of its deadline, and who it is for; nothing of the
+client's own metadata. What comes back is the answer, or the status just as the service gave it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import grpc
+from grpc import aio
+
+from services.common.channel import DEFAULT_DEADLINE_SECONDS, OutgoingCalls
+from services.common.interceptors.authentication import OPEN_SERVICES, current_identity
+from services.common.interceptors.base import Behaviour, Context, OptionalHandler
+from services.common.status import DETAILS_KEY
+from services.gateway.api.methods import Method
+from services.gateway.api.streaming import ClientStreams
+from services.gateway.domain.errors import ServiceUnavailableError
+
+# Without details these come from a line that broke or a process that ended, not from a service.
+_BROKEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A service behind the gateway.
+
+    Attributes:
+        name: what clients are told when it is down.
+        channel: the way there.
+        calls: the metadata that calls to it carry.
+    """
+
+    name: str
+    channel: aio.Channel
+    calls: OutgoingCalls
+
+
+class Forwarder(grpc.GenericRpcHandler):
+    """Answers the methods of other services by asking those."""
+
+    def __init__(
+        self,
+        methods: Iterable[Method],
+        upstreams: Mapping[str, Upstream],
+        *,
+        streams: ClientStreams,
+        upload_seconds: float,
+    ) -> None:
+        self._streams = streams
+        self._upload_seconds = upload_seconds
+        self._handlers = {
+            method.path: self._handler(method, upstreams[method.service])
+            for method in methods
+            if method.service in upstreams
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
+        """The handler of a method, where it is one of those."""
+        return self._handlers.get(handler_call_details.method)
+
+    def _handler(self, method: Method, upstream: Upstream) -> OptionalHandler:
+        if method.streams_out:
+            return grpc.unary_stream_rpc_method_handler(self._stream(method, upstream))
+        if method.streams_in:
+            return grpc.stream_unary_rpc_method_handler(self._upload(method, upstream))
+        return grpc.unary_unary_rpc_method_handler(self._unary(method, upstream))
+
+    def _unary(self, method: Method, upstream: Upstream) -> Behaviour:
+        ask: aio.UnaryUnaryMultiCallable[bytes, bytes] = upstream.channel.unary_unary(method.path)
+
+        async def forward(request: bytes, context: Context) -> bytes:
+            try:
+                return await ask(
+                    request,
+                    timeout=_time_left(context, DEFAULT_DEADLINE_SECONDS),
+                    metadata=upstream.calls.metadata(current_identity()),
+                )
+            except aio.AioRpcError as error:
+                await _pass_on(error, context, upstream)
+
+        return forward
+
+    def _stream(self, method: Method, upstream: Upstream) -> Behaviour:
+        ask: aio.UnaryStreamMultiCallable[bytes, bytes] = upstream.channel.unary_stream(method.path)
+
+        async def forward(request: bytes, context: Context) -> None:
+            async with self._streams.open(context) as write:
+                answers = ask(
+                    request,
+                    timeout=_time_left(context, None),
+                    metadata=upstream.calls.metadata(current_identity()),
+                )
+                try:
+                    async for answer in answers:
+                        await write(answer)
+                except aio.AioRpcError as error:
+                    await _pass_on(error, context, upstream)
+                finally:
+                    answers.cancel()
+
+        return forward
+
+    def _upload(self, method: Method, upstream: Upstream) -> Behaviour:
+        ask: aio.StreamUnaryMultiCallable[bytes, bytes] = upstream.channel.stream_unary(method.path)
+
+        async def forward(parts: AsyncIterator[bytes], context: Context) -> bytes:
+            call = ask(
+                timeout=_time_left(context, self._upload_seconds),
+                metadata=upstream.calls.metadata(current_identity()),
+            )
+            try:
+                await _write_all(call, parts)
+                return await call
+            except aio.AioRpcError as error:
+                await _pass_on(error, context, upstream)
+            finally:
+                call.cancel()
+
+        return forward
+
+
+class Unserved(grpc.GenericRpcHandler):
+    """Stands last and takes what nobody else answers, so that this too asks for a key first."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
+        """A handler for any method, whatever its shape."""
+        if handler_call_details.method.startswith(OPEN_SERVICES):
+            return None
+        return grpc.stream_stream_rpc_method_handler(_refuse)
+
+
+async def _refuse(_: AsyncIterator[bytes], context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "No such method is served.")
+
+
+async def _write_all(
+    call: "aio.StreamUnaryCall[bytes, bytes]", parts: AsyncIterator[bytes]
+) -> None:
+    """Write one part after the other, at the pace of whoever is slower."""
+    try:
+        async for part in parts:
+            await call.write(part)
+        await call.done_writing()
+    except asyncio.InvalidStateError:
+        return  # the service has answered before the end; its answer says why
+
+
+async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream) -> NoReturn:
+    details = dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
+    if details is None and error.code() in _BROKEN:
+        raise ServiceUnavailableError(upstream.name) from error
+    if details is None and error.code() is grpc.StatusCode.UNKNOWN:
+        raise error
+    await context.abort(
+        error.code(),
+        error.details() or "",
+        trailing_metadata=() if details is None else ((DETAILS_KEY, details),),
+    )
+
+
+def _time_left(context: Context, otherwise: float | None) -> float | None:
+    left = context.time_remaining()
+    return otherwise if left is None else left

@@ -1,0 +1,52 @@
+"""GatewayService: messages in, messages out."""
+
+from chatmind.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
+
+from services.common.interceptors.authentication import current_identity
+from services.common.interceptors.base import Context
+from services.gateway.api import convert
+from services.gateway.api.streaming import ClientStreams
+from services.gateway.domain.chat import Chat
+from services.gateway.domain.messages import Event
+from services.gateway.domain.models import AgentId, RunId, SessionId
+from services.gateway.domain.stream import Stream
+
+
+class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
+    """Answers the methods of GatewayService."""
+
+    def __init__(self, chat: Chat, stream: Stream, streams: ClientStreams) -> None:
+        self._chat = chat
+        self._stream = stream
+        self._streams = streams
+
+    async def SendMessage(
+        self, request: gateway_service_pb2.SendMessageRequest, context: Context
+    ) -> gateway_service_pb2.SendMessageResponse:
+        """Store a message; the answer follows on the stream."""
+        identity, said = current_identity(), convert.said(request)
+        if request.WhichOneof("to") == "session_id":
+            accepted = await self._chat.say(identity, SessionId(request.session_id), said)
+        else:
+            accepted = await self._chat.open(identity, AgentId(request.agent_id), said)
+        return convert.sent(accepted)
+
+    async def StreamMessages(  # type: ignore[override]
+        self, request: gateway_service_pb2.StreamMessagesRequest, context: Context
+    ) -> None:
+        """Send what follows a sequence; writes by itself, to bound the time a write may take."""
+        after = request.after_sequence if request.HasField("after_sequence") else None
+        async with self._streams.open(context) as write:
+
+            async def send(event: Event, through: int) -> None:
+                await write(convert.streamed(event, through))
+
+            session_id = SessionId(request.session_id)
+            await self._stream.follow(current_identity(), session_id, send, after=after)
+
+    async def CancelRun(
+        self, request: gateway_service_pb2.CancelRunRequest, context: Context
+    ) -> gateway_service_pb2.CancelRunResponse:
+        """Ask for a run to be stopped."""
+        update = await self._chat.cancel(current_identity(), RunId(request.run_id))
+        return gateway_service_pb2.CancelRunResponse(run=convert.run_update(update))

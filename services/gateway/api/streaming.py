@@ -1,0 +1,96 @@
+"""Rules of every stream to a client.
+
+A stream ends when the gateway drains, when its key no longer holds, and when its client takes too
+long to read what was written: the client resumes, here or elsewhere.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from services.common.errors import ServiceError
+from services.common.interceptors.base import Context
+from services.gateway.api.authentication import current_key
+from services.gateway.domain.errors import DrainingError, InvalidKeyError, SlowConsumerError
+from services.gateway.domain.models import ApiKey
+
+Write: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Sends a message, or bytes; returns once there is room for more."""
+
+
+class ClientStreams:
+    """Opens streams that keep the rules."""
+
+    def __init__(
+        self,
+        *,
+        draining: asyncio.Event,
+        holds: Callable[[ApiKey], Awaitable[bool]],
+        recheck_seconds: float,
+        write_seconds: float,
+    ) -> None:
+        self._draining = draining
+        self._holds = holds
+        self._recheck_seconds = recheck_seconds
+        self._write_seconds = write_seconds
+
+    @asynccontextmanager
+    async def open(self, context: Context) -> AsyncIterator[Write]:
+        """The stream of one call.
+
+        Raises:
+            DrainingError: the gateway is shutting down.
+            InvalidKeyError: the key was revoked or has expired meanwhile.
+            SlowConsumerError: a write took too long.
+        """
+
+        async def write(message: Any) -> None:
+            try:
+                async with asyncio.timeout(self._write_seconds):
+                    await context.write(message)
+            except TimeoutError:
+                raise SlowConsumerError(
+                    "The stream was read too slowly; resume after the last sequence you saw."
+                ) from None
+
+        async with ended_by(self._end(current_key())):
+            yield write
+
+    async def _end(self, key: ApiKey) -> ServiceError:
+        while True:
+            try:
+                async with asyncio.timeout(self._recheck_seconds):
+                    await self._draining.wait()
+                return DrainingError(
+                    "This gateway is shutting down; resume after the last sequence you saw."
+                )
+            except TimeoutError:
+                if not await self._still_holds(key):
+                    return InvalidKeyError("The API key no longer holds.")
+
+    async def _still_holds(self, key: ApiKey) -> bool:
+        try:
+            return await self._holds(key)
+        except ServiceError:  # a database that is away says nothing against the key
+            return True
+
+
+@asynccontextmanager
+async def ended_by(end: Coroutine[None, None, ServiceError]) -> AsyncIterator[None]:
+    """A block that is interrupted by the error that `end` returns, if it ever does.
+
+    Raises:
+        Exception: what `end` returned, or what the block raised.
+    """
+
+    async def raise_it() -> None:
+        raise await end
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(raise_it())
+            yield
+            watcher.cancel()
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__

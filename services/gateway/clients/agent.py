@@ -1,0 +1,148 @@
+"""The agent service, as far as a conversation needs it."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from chatmind.agent.v1 import (
+    agent_service_pb2,
+    agent_service_pb2_grpc,
+    run_service_pb2,
+    run_service_pb2_grpc,
+    session_pb2,
+)
+from grpc import aio
+
+from services.common.channel import DEFAULT_DEADLINE_SECONDS, OutgoingCalls
+from services.common.errors import FieldViolation, InvalidArgumentError
+from services.common.identity import Identity
+from services.gateway.clients import convert
+from services.gateway.clients.failures import translated
+from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
+from services.gateway.domain.messages import Accepted, Event, RunUpdate, Said
+from services.gateway.domain.models import AgentId, RunId, SessionId
+
+_SERVICE = "agent"
+_PAUSES = (0.1, 0.3)
+
+ResponseT = TypeVar("ResponseT")
+
+
+class AgentClient:
+    """The `Agents` behind a channel; errors are those of that port."""
+
+    def __init__(self, channel: aio.Channel, calls: OutgoingCalls) -> None:
+        self._agents = agent_service_pb2_grpc.AgentServiceStub(channel)
+        self._runs = run_service_pb2_grpc.RunServiceStub(channel)
+        self._calls = calls
+
+    async def open_session(
+        self, identity: Identity, agent_id: AgentId, *, request_id: str
+    ) -> SessionId:
+        """Open a session with an agent; the same request id gives the same session."""
+        request = agent_service_pb2.CreateSessionRequest(
+            session=session_pb2.Session(agent_id=agent_id), request_id=request_id
+        )
+        try:
+            response = await _insisting(
+                lambda left: self._agents.CreateSession(
+                    request,
+                    timeout=left,
+                    metadata=self._calls.metadata(identity),
+                )
+            )
+        except InvalidArgumentError as error:
+            raise _as_sent_to_us(error) from error
+        return SessionId(response.session.id)
+
+    async def start_run(self, identity: Identity, session_id: SessionId, said: Said) -> Accepted:
+        """Say something in a session; the same request id gives the same run."""
+        request = run_service_pb2.StartRunRequest(
+            session_id=session_id,
+            text=said.text,
+            request_id=said.request_id,
+            when_busy=convert.when_busy(said.when_busy),
+        )
+        response = await _insisting(
+            lambda left: self._runs.StartRun(
+                request, timeout=left, metadata=self._calls.metadata(identity)
+            )
+        )
+        return convert.accepted(response)
+
+    async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
+        """Ask for a run to be stopped."""
+        request = run_service_pb2.CancelRunRequest(run_id=run_id)
+        response = await _insisting(
+            lambda left: self._runs.CancelRun(
+                request, timeout=left, metadata=self._calls.metadata(identity)
+            )
+        )
+        return convert.run_update(response.run)
+
+    async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
+        """The sequence of the newest message in a session; 0 while there is none."""
+        request = agent_service_pb2.GetSessionRequest(session_id=session_id)
+        response = await _insisting(
+            lambda left: self._agents.GetSession(
+                request, timeout=left, metadata=self._calls.metadata(identity)
+            )
+        )
+        return response.session.last_sequence
+
+    async def watch(
+        self, identity: Identity, session_id: SessionId, *, after: int
+    ) -> AsyncGenerator[Event, None]:
+        """What follows a sequence in a session, for as long as the replica asked goes on."""
+        request = run_service_pb2.WatchSessionRequest(session_id=session_id, after_sequence=after)
+        call = self._runs.WatchSession(request, metadata=self._calls.metadata(identity))
+        try:
+            with _translated():
+                async for response in call:
+                    event = convert.event(response)
+                    if event is not None:
+                        yield event
+        finally:
+            call.cancel()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except aio.AioRpcError as error:
+        raise translated(error, service=_SERVICE) from error
+
+
+async def _insisting(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT:
+    """The answer to a call that does no harm when repeated: a line that breaks is tried again.
+
+    Args:
+        call: takes the seconds that are left.
+    """
+    now = asyncio.get_running_loop().time
+    until = now() + DEFAULT_DEADLINE_SECONDS
+    for pause in _PAUSES:
+        try:
+            with _translated():
+                return await call(until - now())
+        except (DrainingError, ServiceUnavailableError):
+            if now() + 2 * pause >= until:
+                raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+    with _translated():
+        return await call(until - now())
+
+
+def _as_sent_to_us(error: InvalidArgumentError) -> InvalidArgumentError:
+    """The same, with the fields where our own client put them."""
+    return InvalidArgumentError(
+        error.message.removeprefix("session."),
+        metadata=error.metadata,
+        violations=[
+            FieldViolation(each.field.removeprefix("session."), each.description)
+            for each in error.violations
+        ],
+    )

@@ -1,0 +1,143 @@
+"""Answers of the agent service as the gateway's own values."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import assert_never
+
+from chatmind.agent.v1 import run_pb2, run_service_pb2, session_pb2
+from google.protobuf import struct_pb2, timestamp_pb2
+
+from services.common.text import Json
+from services.gateway.domain.messages import (
+    Accepted,
+    Citation,
+    Event,
+    Heartbeat,
+    Message,
+    RunState,
+    RunUpdate,
+    Speaker,
+    ToolCall,
+    WhenBusy,
+)
+from services.gateway.domain.models import RunId, SessionId
+
+_SPEAKERS: Mapping[int, Speaker] = {
+    session_pb2.Message.ROLE_USER: Speaker.USER,
+    session_pb2.Message.ROLE_ASSISTANT: Speaker.ASSISTANT,
+    session_pb2.Message.ROLE_TOOL: Speaker.TOOL,
+    session_pb2.Message.ROLE_SYSTEM: Speaker.SYSTEM,
+}
+_STATES: Mapping[int, RunState] = {
+    run_pb2.Run.STATE_IDLE: RunState.IDLE,
+    run_pb2.Run.STATE_PLANNING: RunState.PLANNING,
+    run_pb2.Run.STATE_THINKING: RunState.THINKING,
+    run_pb2.Run.STATE_EXECUTING: RunState.EXECUTING,
+    run_pb2.Run.STATE_AWAITING_APPROVAL: RunState.AWAITING_APPROVAL,
+    run_pb2.Run.STATE_FINISHED: RunState.FINISHED,
+    run_pb2.Run.STATE_ERROR: RunState.ERROR,
+    run_pb2.Run.STATE_CANCELLED: RunState.CANCELLED,
+}
+_STOP_REASON = "STOP_REASON_"
+
+
+def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
+    """The same as the agent service spells it."""
+    match value:
+        case WhenBusy.ENQUEUE:
+            return run_pb2.WHEN_BUSY_ENQUEUE
+        case WhenBusy.REJECT:
+            return run_pb2.WHEN_BUSY_REJECT
+        case WhenBusy.INTERRUPT:
+            return run_pb2.WHEN_BUSY_INTERRUPT
+        case WhenBusy.ROLLBACK:
+            return run_pb2.WHEN_BUSY_ROLLBACK
+        case _:
+            assert_never(value)
+
+
+def accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
+    """Where a message is that was said."""
+    message = response.message
+    return Accepted(
+        SessionId(message.session_id), RunId(response.run.id), message.id, message.sequence
+    )
+
+
+def event(response: run_service_pb2.WatchSessionResponse) -> Event | None:
+    """What happened; None for a kind that this gateway is too old to know."""
+    match response.WhichOneof("event"):
+        case "message":
+            return message(response.message)
+        case "run":
+            return run_update(response.run)
+        case "heartbeat":
+            return Heartbeat(_instant(response.heartbeat.time))
+        case _:
+            return None
+
+
+def message(given: session_pb2.Message) -> Message:
+    """A completed message."""
+    return Message(
+        id=given.id,
+        session_id=SessionId(given.session_id),
+        run_id=RunId(given.run_id),
+        sequence=given.sequence,
+        speaker=_SPEAKERS.get(given.role),
+        text=given.text,
+        create_time=_instant(given.create_time),
+        tool_calls=[ToolCall(call.id, call.name, call.arguments_json) for call in given.tool_calls],
+        tool_call_id=given.tool_call_id,
+        tool_name=given.tool_name,
+        citations=[_citation(each) for each in given.citations],
+        metadata=_object(given.metadata),
+    )
+
+
+def run_update(run: run_pb2.Run) -> RunUpdate:
+    """Where a run stands."""
+    reason = run_pb2.Run.StopReason.Name(run.stop_reason) if run.stop_reason else ""
+    return RunUpdate(
+        run_id=RunId(run.id),
+        session_id=SessionId(run.session_id),
+        state=_STATES.get(run.state),
+        stop_reason=reason.removeprefix(_STOP_REASON),
+        step_count=run.step_count,
+        error_reason=run.error.reason,
+        error_message=run.error.message,
+    )
+
+
+def _citation(given: session_pb2.Citation) -> Citation:
+    return Citation(
+        label=given.label,
+        knowledge_base_id=given.knowledge_base_id,
+        document_id=given.document_id,
+        chunk_id=given.chunk_id,
+        document_name=given.document_name,
+        heading_path=tuple(given.heading_path),
+        start_line=given.start_line,
+        end_line=given.end_line,
+        score=given.score,
+    )
+
+
+def _instant(timestamp: timestamp_pb2.Timestamp) -> datetime:
+    return timestamp.ToDatetime(UTC)
+
+
+def _object(struct: struct_pb2.Struct) -> dict[str, Json]:
+    return {key: _plain(value) for key, value in struct.fields.items()}
+
+
+def _plain(value: struct_pb2.Value) -> Json:
+    readers: Mapping[str | None, Callable[[], Json]] = {
+        "bool_value": lambda: value.bool_value,
+        "number_value": lambda: value.number_value,
+        "string_value": lambda: value.string_value,
+        "list_value": lambda: [_plain(each) for each in value.list_value.values],
+        "struct_value": lambda: _object(value.struct_value),
+    }
+    read = readers.get(value.WhichOneof("kind"))
+    return read() if read else None

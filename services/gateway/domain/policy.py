@@ -1,0 +1,119 @@
+"""Who may call what: each method needs one scope, roles give scopes, and a key may narrow them.
+
+What stands in no table here is not served. A key with the scope ADMIN may hand out every scope of
+the roles it hands out, also those that it was narrowed out of itself: it manages access.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from services.common.identity import Role
+from services.gateway.domain.errors import ScopeMissingError
+from services.gateway.domain.models import ApiKey, Scope
+
+SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
+    "chatmind.gateway.v1.GatewayService": {
+        Scope.READ: ("StreamMessages",),
+        Scope.CHAT: ("SendMessage", "CancelRun"),
+    },
+    "chatmind.gateway.v1.AccessService": {
+        Scope.READ: ("GetIdentity",),
+        Scope.ADMIN: ("CreateApiKey", "ListApiKeys", "RevokeApiKey"),
+    },
+    "chatmind.agent.v1.AgentService": {
+        Scope.READ: (
+            "GetAgent",
+            "ListAgents",
+            "GetSession",
+            "ListSessions",
+            "ListMessages",
+            "ListTools",
+            "ListModels",
+        ),
+        Scope.WRITE: (
+            "CreateAgent",
+            "UpdateAgent",
+            "DeleteAgent",
+            "CreateSession",
+            "UpdateSession",
+            "DeleteSession",
+        ),
+    },
+    "chatmind.agent.v1.RunService": {
+        Scope.READ: ("GetRun", "ListRuns", "WatchSession"),
+        Scope.CHAT: ("StartRun", "CancelRun"),
+    },
+    "chatmind.knowledge.v1.KnowledgeService": {
+        Scope.READ: (
+            "GetKnowledgeBase",
+            "ListKnowledgeBases",
+            "GetDocument",
+            "ListDocuments",
+            "WatchDocument",
+            "ListChunks",
+            "PreviewChunks",
+            "Search",
+        ),
+        Scope.WRITE: (
+            "CreateKnowledgeBase",
+            "UpdateKnowledgeBase",
+            "DeleteKnowledgeBase",
+            "CreateDocument",
+            "UploadDocument",
+            "DeleteDocument",
+            "ReingestDocument",
+        ),
+    },
+}
+"""The methods of each service that clients may call, by the scope they need."""
+
+_SCOPES: Mapping[Role, frozenset[Scope]] = {
+    Role.VIEWER: frozenset({Scope.READ}),
+    Role.MEMBER: frozenset({Scope.READ, Scope.WRITE, Scope.CHAT}),
+    Role.ADMIN: frozenset(Scope),
+    Role.OPERATOR: frozenset(Scope),
+}
+_RANKS: Mapping[Role, int] = {
+    Role.VIEWER: 1,
+    Role.MEMBER: 2,
+    Role.ADMIN: 3,
+    Role.OPERATOR: 4,
+}
+_SCOPE_OF_METHOD: Mapping[str, Scope] = {
+    f"/{service}/{method}": scope
+    for service, scopes in SCOPES_OF_SERVICES.items()
+    for scope, methods in scopes.items()
+    for method in methods
+}
+
+
+def scope_of(method: str) -> Scope | None:
+    """The scope that a method `/package.Service/Method` needs; none where it is not served."""
+    return _SCOPE_OF_METHOD.get(method)
+
+
+def scopes_of(roles: Iterable[Role]) -> frozenset[Scope]:
+    """All that these roles give."""
+    return frozenset[Scope]().union(*(_SCOPES[role] for role in roles))
+
+
+def scopes_of_key(key: ApiKey) -> frozenset[Scope]:
+    """What the key may be used for."""
+    given = scopes_of(key.roles)
+    return given & key.narrowed_to if key.narrowed_to else given
+
+
+def require(key: ApiKey, scope: Scope) -> None:
+    """See that the key may be used for something.
+
+    Raises:
+        ScopeMissingError: it may not.
+    """
+    if scope not in scopes_of_key(key):
+        raise ScopeMissingError(
+            f"This needs the scope {scope.name}, which the key does not have.", scope=scope.name
+        )
+
+
+def rank(roles: Iterable[Role]) -> int:
+    """How high the highest of the roles stands."""
+    return max((_RANKS[role] for role in roles), default=0)
