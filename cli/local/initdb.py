@@ -40,7 +40,7 @@ async def create_cluster(
     options = [*_OPTIONS, f"--pwfile={password_file}", *([] if sync else ["--no-sync"])]
     code = await programs.run(launch, "initdb", "-D", str(made), *options)
     if code != 0:
-        raise StartError(f"initdb ended with exit code {code}")
+        raise StartError(f"initdb ended with exit code {code}; the log tells why")
     made.rename(cluster)
     _sync(cluster.parent)
     shutil.rmtree(draft)

@@ -57,13 +57,13 @@ def main(arguments: list[str]) -> None:
 
 def _enter_namespace(user: int, group: int) -> None:
     maps = {
-        "setgroups": "deny",
-        "uid_map": f"{user} {os.geteuid()} 1",
-        "gid_map": f"{group} {os.getegid()} 1",
+        "setgroups": b"deny",
+        "uid_map": b"%d %d 1" % (user, os.geteuid()),
+        "gid_map": b"%d %d 1" % (group, os.getegid()),
     }
     _call("unshare", _CLONE_NEWUSER)
     for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
+        with open(f"/proc/self/{name}", "wb") as file:  # noqa: PTH123
             file.write(text)
 
 

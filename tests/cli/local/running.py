@@ -55,7 +55,11 @@ async def elsewhere(
     if launch is not None:
         command = launch.command(Path(sys.executable), *arguments)
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, cwd=ROOT, env=os.environ
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert process.stdin is not None
     assert process.stdout is not None
