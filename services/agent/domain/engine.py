@@ -125,8 +125,8 @@ def begin(
 def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
     """What follows an event."""
     match event:
-        case Replied(reply):
-            return _replied(_owing(progress, reply.usage or Usage()), reply)
+        case Replied(reply, usage):
+            return _replied(_owing(progress, usage), reply)
         case Failed(error):
             progress = _owing(progress, Usage())
             if progress.closing:
@@ -213,7 +213,7 @@ def _planned(calls: Sequence[ToolCall], limits: RunLimits, *, before: int = 0) -
 
 def _over_limit(call: ToolCall, limits: RunLimits) -> PlannedCall:
     text = f"Error: not executed, because the limit of {limits.tool_calls} tool calls is reached."
-    return PlannedCall(call, ToolResult(text, error="MAX_TOOL_CALLS"))
+    return PlannedCall(call, ToolResult(text, error="tool_call_limit"))
 
 
 def _unknown_outcome(planned: PlannedCall) -> PlannedCall:
@@ -221,7 +221,7 @@ def _unknown_outcome(planned: PlannedCall) -> PlannedCall:
         "Error: the outcome is unknown. The call was begun before an interruption and may or may "
         "not have had its effect; it was not repeated."
     )
-    return PlannedCall(planned.call, ToolResult(text, error="UNKNOWN_OUTCOME"))
+    return PlannedCall(planned.call, ToolResult(text, error="unknown_outcome"))
 
 
 def _with_own_ids(calls: Sequence[ToolCall], taken: frozenset[ToolCallId]) -> tuple[ToolCall, ...]:

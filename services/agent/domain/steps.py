@@ -9,9 +9,10 @@ from services.agent.domain.models import RunError, StopReason, ToolCall, Usage
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The model answered; the reply's usage is known or estimated."""
+    """The model answered; `usage` is what that cost, estimated where the server does not say."""
 
     reply: ModelReply
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,245 @@
+"""The think-execute loop: drives `domain.engine` with a model, tools and a journal.
+
+PLANNING assembles what the run works with. THINKING asks the model. A reply that asks for tools is
+committed before any of them runs. EXECUTING runs them side by side and commits one result per call,
+in the order of the calls. Then the model is asked again, or the run ends. Whoever takes up a run
+whose worker was lost goes on behind the last committed message.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from services.agent.domain import engine, replies
+from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolContext, ToolResult
+from services.agent.domain.citations import first_label
+from services.agent.domain.endings import notice
+from services.agent.domain.errors import (
+    EmptyAnswerError,
+    ModelRejectedError,
+    ModelUnavailableError,
+    UnknownModelError,
+)
+from services.agent.domain.models import (
+    Draft,
+    Offered,
+    RunError,
+    RunState,
+    StopReason,
+    ToolCall,
+    ToolCallId,
+)
+from services.agent.domain.notices import limit_notice
+from services.agent.domain.plan import Plan, Planner
+from services.agent.domain.ports import RunJournal
+from services.agent.domain.request import prepare
+from services.agent.domain.steps import (
+    Ask,
+    Event,
+    Executed,
+    Failed,
+    Finish,
+    OutOf,
+    PlannedCall,
+    Replied,
+    RunTools,
+)
+from services.agent.domain.tools.execute import ToolBounds, execute
+from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
+from services.common.clock import Clock
+from services.common.tasks import background_tasks
+
+TOOLS_AT_ONCE: Final = 8
+"""How many calls of one reply run side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Works on runs, one call of `run` for each.
+
+    Attributes:
+        planner: assembles what a run works with.
+        clock: measures a run's duration against its start time.
+        bounds: what a tool call may take.
+    """
+
+    planner: Planner
+    clock: Clock
+    bounds: ToolBounds = field(default_factory=ToolBounds)
+
+    async def run(self, context: RunContext, journal: RunJournal) -> Ending:
+        """Work on a run to its end, from wherever it stands.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+        await journal.set_state(RunState.PLANNING)
+        try:
+            plan = await self.planner.plan(context)
+        except UnknownModelError as error:
+            failure = RunError(error.reason, error.message)
+            ending = Ending(RunState.ERROR, StopReason.MODEL_ERROR, failure)
+            await journal.finish(ending, [notice(failure.message)])
+            return ending
+        return await _Turn(self, plan, context=context, journal=journal).drive()
+
+
+class _Turn:
+    """One run on its way."""
+
+    def __init__(self, loop: Loop, plan: Plan, *, context: RunContext, journal: RunJournal) -> None:
+        self._loop = loop
+        self._plan = plan
+        self._context = context
+        self._journal = journal
+        self._limits = context.agent.settings.limits
+        self._messages: list[Draft] = list(context.turn)
+        self._offered: Offered | None = plan.offered
+        started = context.run.start_time or loop.clock()
+        self._deadline = started + self._limits.duration
+
+    async def drive(self) -> Ending:
+        progress, step = engine.begin(
+            self._context.run,
+            self._messages,
+            limits=self._limits,
+            unrepeatable=self._unrepeatable(),
+        )
+        while not isinstance(step, Finish):
+            progress, step = engine.advance(progress, await self._act(step, progress))
+        await self._finish(step)
+        return step.ending
+
+    async def _act(self, step: Ask | RunTools, progress: engine.Progress) -> Event:
+        if self._seconds_left() <= 0:
+            return OutOf(StopReason.MAX_DURATION)
+        match step:
+            case Ask(closing):
+                return await self._ask(progress, closing=closing)
+            case RunTools():
+                return await self._run_tools(step)
+            case _:
+                assert_never(step)
+
+    async def _ask(self, progress: engine.Progress, *, closing: bool) -> Event:
+        prepared = prepare(self._plan, self._context, self._messages, closing=closing)
+        left = progress.tokens_left(prepared.tokens)
+        if left is not None and left < engine.LEAST_ANSWER_TOKENS:
+            return OutOf(StopReason.MAX_TOKENS)
+        await self._journal.set_state(RunState.THINKING, offered=self._offered)
+        self._offered = None
+        try:
+            async with asyncio.timeout(self._seconds_left()) as limit:
+                reply = await self._plan.model.complete(prepared.bounded(left))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return OutOf(StopReason.MAX_DURATION)
+        except EmptyAnswerError:
+            reply = ModelReply("")
+        except (ModelUnavailableError, ModelRejectedError) as error:
+            return Failed(RunError(error.reason, error.message))
+        return Replied(reply, prepared.usage(reply))
+
+    async def _run_tools(self, step: RunTools) -> Event:
+        calls = step.calls
+        if step.reply is not None:
+            draft = replies.asking(step.reply, model=self._plan.offered.model)
+            message = await self._journal.append_assistant(draft, usage=step.usage)
+            self._messages.append(message)
+            calls = _as_committed(calls, message.tool_calls)
+        await self._journal.set_state(RunState.EXECUTING)
+        await self._announce(calls)
+        await self._answer(calls)
+        return Executed(recorded=step.reply is not None)
+
+    async def _announce(self, calls: Sequence[PlannedCall]) -> None:
+        """Note which calls must not be begun a second time."""
+        ids = [each.call.id for each in calls if each.answer is None and self._once(each.call)]
+        if ids:
+            await self._journal.start_tool_calls(ids)
+
+    def _once(self, call: ToolCall) -> bool:
+        tool = self._plan.tools.get(call.name)
+        return tool is not None and not tool.spec.idempotent
+
+    async def _answer(self, calls: Sequence[PlannedCall]) -> None:
+        """Give each call its one result, committed in the order of the calls."""
+        results: dict[ToolCallId, ToolResult] = {}
+        gate = asyncio.Semaphore(TOOLS_AT_ONCE)
+
+        async def execute_one(planned: PlannedCall) -> None:
+            async with gate:
+                results[planned.call.id] = planned.answer or await self._execute(planned.call)
+
+        async with background_tasks() as tasks:
+            running = [tasks.start(each.call.name, execute_one(each)) for each in calls]
+            for planned, task in zip(calls, running, strict=True):
+                await task
+                draft = replies.result(planned.call, results.pop(planned.call.id))
+                self._messages.append(await self._journal.append_tool_result(draft))
+
+    async def _execute(self, call: ToolCall) -> ToolResult:
+        bounds = self._loop.bounds
+        seconds = min(bounds.seconds, max(self._seconds_left(), 0))
+        return await execute(
+            call,
+            self._plan.tools,
+            self._tool_context(call),
+            bounds=replace(bounds, seconds=seconds),
+        )
+
+    def _tool_context(self, call: ToolCall) -> ToolContext:
+        context = self._context
+        return ToolContext(
+            identity=context.identity,
+            agent=context.agent,
+            session_id=context.run.session_id,
+            run_id=context.run.id,
+            call_key=f"{context.run.id}:{call.id}",
+            next_label=first_label(
+                (each for message in self._messages for each in message.tool_calls),
+                call.id,
+                tool_name=QUERY_KNOWLEDGE,
+                block=context.agent.settings.retrieval.passages,
+            ),
+        )
+
+    async def _finish(self, step: Finish) -> None:
+        await self._journal.finish(
+            step.ending, [self._last_words(step)], usage=step.usage, steps=step.steps
+        )
+
+    def _last_words(self, step: Finish) -> Draft:
+        ending = step.ending
+        if step.reply is not None:
+            return replies.answer(
+                step.reply,
+                model=self._plan.offered.model,
+                retrieved=[each for message in self._messages for each in message.citations],
+            )
+        if ending.error is not None:
+            return notice(ending.error.message)
+        text = limit_notice(ending.stop_reason, self._limits)
+        return replies.instead_of_answer(text, ending.stop_reason)
+
+    def _unrepeatable(self) -> frozenset[ToolCallId]:
+        """Calls that an earlier worker began and that must not be begun again."""
+        begun = self._context.started_calls
+        calls = [call for message in self._messages for call in message.tool_calls]
+        return frozenset(
+            call.id
+            for call in calls
+            if call.id in begun and (call.name not in self._plan.tools or self._once(call))
+        )
+
+    def _seconds_left(self) -> float:
+        return (self._deadline - self._loop.clock()).total_seconds()
+
+
+def _as_committed(
+    planned: Sequence[PlannedCall], committed: Sequence[ToolCall]
+) -> tuple[PlannedCall, ...]:
+    """The same calls as the transcript holds them, so that a later worker would do the same."""
+    return tuple(replace(each, call=call) for each, call in zip(planned, committed, strict=True))

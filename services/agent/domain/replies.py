@@ -1,0 +1,69 @@
+"""What models and tools said, as messages to be committed. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from services.agent.domain.chat import ModelReply, ToolResult
+from services.agent.domain.citations import answer_citations
+from services.agent.domain.models import Citation, Draft, Role, StopReason, ToolCall
+from services.common.text import Json
+
+_NO_OUTPUT = "(no output)"
+
+
+def asking(reply: ModelReply, *, model: str) -> Draft:
+    """A reply that asks for tools.
+
+    Args:
+        reply: what the model said.
+        model: the name it is registered under.
+    """
+    metadata = _metadata(reply, model)
+    return Draft(Role.ASSISTANT, reply.text, tool_calls=reply.tool_calls, metadata=metadata)
+
+
+def result(call: ToolCall, given: ToolResult) -> Draft:
+    """The result of a call."""
+    return Draft(
+        Role.TOOL,
+        given.text or _NO_OUTPUT,
+        tool_call_id=call.id,
+        tool_name=call.name,
+        citations=given.citations,
+        metadata={"error": given.error} if given.error else {},
+    )
+
+
+def answer(reply: ModelReply, *, model: str, retrieved: Iterable[Citation]) -> Draft:
+    """The answer to the user, with what it rests on.
+
+    Args:
+        reply: what the model said.
+        model: the name it is registered under.
+        retrieved: every passage that the run's tools brought.
+    """
+    citations, basis = answer_citations(reply.text, retrieved)
+    metadata = _metadata(reply, model)
+    if basis is not None:
+        metadata["citation_basis"] = basis
+    return Draft(Role.ASSISTANT, reply.text, citations=citations, metadata=metadata)
+
+
+def instead_of_answer(text: str, reason: StopReason) -> Draft:
+    """The words that stand where the answer would, written by ChatMind and marked as such."""
+    return Draft(Role.ASSISTANT, text, metadata={"notice": reason.value})
+
+
+def _metadata(reply: ModelReply, model: str) -> dict[str, Json]:
+    known: Mapping[str, Json] = {
+        "model": model,
+        "served_model": reply.model if reply.model != model else "",
+        "finish_reason": reply.finish_reason.value,
+        "usage": {
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+        }
+        if reply.usage
+        else None,
+        "reasoning": reply.reasoning,
+    }
+    return {key: value for key, value in known.items() if value}

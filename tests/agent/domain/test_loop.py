@@ -1,0 +1,624 @@
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
+from services.agent.domain.errors import (
+    EmptyAnswerError,
+    FencedError,
+    ModelRejectedError,
+    ModelUnavailableError,
+)
+from services.agent.domain.models import (
+    AgentSettings,
+    Draft,
+    KnowledgeBaseId,
+    Offered,
+    Role,
+    RunLimits,
+    RunState,
+    StopReason,
+    ToolCallId,
+    Usage,
+    Window,
+)
+from services.agent.domain.tools.execute import ToolBounds
+from services.common.text import Json
+from tests.agent.dialogue import case, tool_call
+from tests.agent.turns import (
+    PlainTool,
+    Scene,
+    ScriptedModel,
+    Shelf,
+    TurnJournal,
+    WorkerLostError,
+    call,
+    calls,
+    says,
+)
+
+
+def limited(**limits: Any) -> AgentSettings:
+    return AgentSettings("Helper", limits=RunLimits(**limits))
+
+
+def with_base(**more: Any) -> AgentSettings:
+    return AgentSettings("Helper", knowledge_base_ids=(KnowledgeBaseId("b1"),), **more)
+
+
+def assert_every_call_answered_once(journal: TurnJournal) -> None:
+    asked = [each.id for message in journal.messages for each in message.tool_calls]
+    answered = [message.tool_call_id for message in journal.messages if message.tool_call_id]
+    assert asked == answered
+    assert len(set(asked)) == len(asked)
+
+
+class TestAnswers:
+    async def test_an_answer_without_tools_ends_the_run(self) -> None:
+        scene = Scene(ScriptedModel(says("On b1.")))
+
+        ending = await scene.work()
+
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.END_TURN)
+        assert scene.journal.texts == ["Where is the backup?", "On b1."]
+        assert scene.journal.last.metadata["model"] == "m"
+        assert (scene.journal.steps, scene.journal.usage) == (1, Usage(10, 5))
+
+    async def test_states_are_told_and_what_was_offered(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a")), says("Done.")), [PlainTool()])
+
+        await scene.work()
+
+        assert scene.journal.states == [
+            RunState.PLANNING,
+            RunState.THINKING,
+            RunState.EXECUTING,
+            RunState.THINKING,
+        ]
+        assert scene.journal.offered == Offered(("look",), (), "m")
+
+    async def test_results_go_back_to_the_model(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a"), text="Let me look."), says("Done.")))
+        scene.tools = [PlainTool()]
+
+        await scene.work()
+
+        sent = scene.model.requests[1].messages
+        assert [message.role for message in sent] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+        assert (sent[1].text, sent[2].text) == ("Let me look.", "found")
+
+    async def test_an_answer_cites_what_it_marks(self) -> None:
+        shelf = Shelf().add("b1", "Handbook", "backup on b1", "backup nightly")
+        query = call("a", "query_knowledge", '{"query": "backup"}')
+        scene = Scene(ScriptedModel(calls(query), says("Nightly [2].")), shelf=shelf)
+        scene.settings = with_base()
+
+        await scene.work()
+
+        result, answer = scene.journal.messages[2:]
+        assert result.text.startswith("[1] Handbook › Part › 1 (lines 1-1)\nbackup on b1")
+        assert [each.label for each in result.citations] == ["1", "2"]
+        assert [each.chunk_id for each in answer.citations] == ["b1-2"]
+        assert answer.metadata["citation_basis"] == "marked"
+
+    async def test_searches_side_by_side_number_their_passages_apart(self) -> None:
+        shelf = Shelf().add("b1", "Handbook", "backup on b1", "restore from b1")
+        first, second = (
+            call(word, "query_knowledge", f'{{"query": "{word}"}}')
+            for word in ("backup", "restore")
+        )
+        scene = Scene(ScriptedModel(calls(first, second), says("Yes.")), shelf=shelf)
+        scene.settings = with_base()
+
+        await scene.work()
+
+        labels = [[each.label for each in m.citations] for m in scene.journal.messages]
+        assert labels == [[], [], ["1"], ["6"], ["1", "6"]]
+        assert scene.journal.last.metadata["citation_basis"] == "retrieved"
+
+    async def test_an_agent_whose_model_is_gone_ends_in_a_word(self) -> None:
+        scene = Scene(ScriptedModel(), settings=AgentSettings("Helper", model="gone"))
+
+        ending = await scene.work()
+
+        assert ending.error is not None
+        assert (ending.state, ending.error.reason) == (RunState.ERROR, "UNKNOWN_MODEL")
+        assert scene.journal.last.role is Role.SYSTEM
+
+
+class TestCase21:
+    async def test_every_call_gets_its_one_result_in_order(self) -> None:
+        reply = case("21-every-call-answered", "reply.json")
+        expected = case("21-every-call-answered", "expected.json")
+
+        def knowledge(arguments: Mapping[str, Json]) -> ToolResult:
+            if arguments["query"] == "boom":
+                raise RuntimeError('File "/etc/secret", line 1, password=hunter2')
+            return ToolResult("x" * 300_000)
+
+        text = {"type": "string"}
+        tools = [
+            PlainTool("parse_code", properties={"code": text}),
+            PlainTool("check_security", properties={"code": text}),
+            PlainTool("generate_report"),
+            PlainTool("query_knowledge_", properties={"query": text}, gives=knowledge),
+            PlainTool("list_bases", properties={}),
+        ]
+        wanted = [tool_call(each) for each in reply["tool_calls"]]
+        wanted = [
+            replace(each, name=each.name.replace("query_knowledge", "query_knowledge_"))
+            for each in wanted
+        ]
+        scene = Scene(ScriptedModel(calls(*wanted), says("Sorted out.")), tools)
+
+        ending = await scene.work()
+
+        assistant, *results = scene.model.requests[1].messages[1:]
+        by_id = {each.tool_call_id: each.text for each in results}
+        errors = [m.tool_call_id for m in scene.journal.messages if "error" in m.metadata]
+        assert [each.id for each in assistant.tool_calls] == expected["tool_message_ids"]
+        assert list(by_id) == expected["tool_message_ids"]
+        assert [len(tool.ran) for tool in tools] == [1, 0, 0, 2, 1]
+        assert errors == expected["error_contents"]
+        assert all(name in by_id[ToolCallId("c2")] for name in expected["c2_mentions"])
+        assert "not a JSON object" in by_id[ToolCallId("c3")]
+        assert "must be a JSON object" in by_id[ToolCallId("c4")]
+        assert len(by_id[ToolCallId("c6")]) < expected["c6_shorter_than"]
+        assert expected["c6_mentions"] in by_id[ToolCallId("c6")]
+        assert tools[4].ran == [{}]
+        for text_ in by_id.values():
+            assert not any(word in text_ for word in (*expected["none_contains"], "hunter2"))
+        assert ending.stop_reason is StopReason.END_TURN
+
+    async def test_ids_given_twice_or_not_at_all_are_made_unique(self) -> None:
+        scene = Scene(
+            ScriptedModel(calls(call("a"), call("a"), call("")), calls(call("a")), says("Done.")),
+            [PlainTool()],
+        )
+
+        await scene.work()
+
+        assert_every_call_answered_once(scene.journal)
+        assert scene.journal.messages[1].tool_calls[0].id == "a"
+
+    async def test_a_slow_tool_is_stopped_and_the_run_goes_on(self) -> None:
+        async def never(arguments: Mapping[str, Json]) -> None:
+            await asyncio.Event().wait()
+
+        tools = [PlainTool(hook=never), PlainTool("fast")]
+        scene = Scene(ScriptedModel(calls(call("a"), call("b", "fast")), says("Done.")), tools)
+        scene.bounds = ToolBounds(seconds=0.05)
+
+        ending = await scene.work()
+
+        assert scene.journal.texts[2:] == ["Error: look took longer than 0.05 s.", "found", "Done."]
+        assert ending.stop_reason is StopReason.END_TURN
+
+    async def test_calls_of_one_reply_run_side_by_side(self) -> None:
+        barrier = asyncio.Barrier(3)
+
+        async def together(arguments: Mapping[str, Json]) -> None:
+            await barrier.wait()
+
+        scene = Scene(
+            ScriptedModel(calls(call("a"), call("b"), call("c")), says("Done.")),
+            [PlainTool(hook=together)],
+        )
+
+        async with asyncio.timeout(5):
+            await scene.work()
+
+        assert_every_call_answered_once(scene.journal)
+
+
+class TestCase28:
+    @pytest.mark.parametrize(
+        ("limit", "name"), [(5, "limit 5, tool every time"), (1, "limit 1, tool every time")]
+    )
+    @pytest.mark.parametrize("closing", ["asks for tools", "answers", "fails", "is empty"])
+    async def test_the_limit_ends_with_a_visible_message(
+        self, limit: int, name: str, closing: str
+    ) -> None:
+        expected = case("28-max-steps-silent", "expected.json")[name]
+        tool = PlainTool()
+        replies = {
+            "asks for tools": calls(call("again")),
+            "answers": says("As far as I got."),
+            "fails": ModelUnavailableError("down"),
+            "is empty": says(""),
+        }
+
+        def reply(number: int) -> ModelReply | Exception:
+            if number > limit:
+                return replies[closing]
+            return calls(call(f"c{number}", arguments=f'{{"what": "{number}"}}'))
+
+        scene = Scene(ScriptedModel(otherwise=reply), [tool], settings=limited(max_steps=limit))
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == expected["tool_rounds"]
+        assert len(scene.model.requests) in expected["model_calls"]
+        assert ending.state is RunState.FINISHED
+        assert ending.stop_reason.value == expected["status"]
+        assert scene.journal.last.role is Role.ASSISTANT
+        assert scene.journal.last.text == (
+            "As far as I got."
+            if closing == "answers"
+            else f"I reached the limit of {limit} step{'s' * (limit > 1)} before I was done."
+        )
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_the_closing_question_has_no_tools_and_says_so(self) -> None:
+        scene = Scene(
+            ScriptedModel(calls(call("a")), says("Closed.")),
+            [PlainTool()],
+            settings=limited(max_steps=1),
+        )
+
+        await scene.work()
+
+        first, second = scene.model.requests
+        assert [tool.name for tool in first.tools] == ["look"]
+        assert second.tools == ()
+        assert "No more tools" in second.messages[0].text
+
+    async def test_an_answer_on_the_last_step_is_an_end_by_itself(self) -> None:
+        expected = case("28-max-steps-silent", "expected.json")["limit 5, answer on the fifth"]
+        tool = PlainTool()
+        script = [calls(call(f"c{number}")) for number in range(4)]
+        scene = Scene(ScriptedModel(*script, says("Done.")), [tool], settings=limited(max_steps=5))
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == expected["tool_rounds"]
+        assert len(scene.model.requests) in expected["model_calls"]
+        assert ending.stop_reason is StopReason.END_TURN
+
+
+class TestOtherLimits:
+    async def test_tool_calls_over_the_limit_are_refused_then_the_run_closes(self) -> None:
+        tool = PlainTool()
+        scene = Scene(
+            ScriptedModel(calls(call("a"), call("b"), call("c")), says("That is all.")),
+            [tool],
+            settings=limited(max_tool_calls=2),
+        )
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == 2
+        assert "limit of 2 tool calls" in scene.journal.texts[4]
+        assert scene.model.requests[1].tools == ()
+        assert ending.stop_reason is StopReason.MAX_TOOL_CALLS
+        assert scene.journal.last.text == "That is all."
+
+    async def test_the_last_permitted_tool_call_may_be_followed_by_an_answer(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a")), says("Done.")), [PlainTool()])
+        scene.settings = limited(max_tool_calls=1)
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.END_TURN
+
+    async def test_the_model_is_not_asked_past_the_token_limit(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a"), usage=Usage(900, 95))), [PlainTool()])
+        scene.settings = limited(max_tokens=1000)
+
+        ending = await scene.work()
+
+        assert len(scene.model.requests) == 1
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.MAX_TOKENS)
+        assert scene.journal.last.text == "I reached the limit of 1,000 tokens before I was done."
+
+    async def test_a_reply_is_bounded_by_the_tokens_that_are_left(self) -> None:
+        scene = Scene(ScriptedModel(says("Done.")), settings=limited(max_tokens=1000))
+
+        await scene.work()
+
+        bound = scene.model.requests[0].options.max_output_tokens
+        assert bound is not None
+        assert 900 < bound < 1000
+
+    async def test_tokens_are_estimated_where_the_server_does_not_say(self) -> None:
+        scene = Scene(ScriptedModel(ModelReply("word " * 400)))
+
+        await scene.work()
+
+        assert scene.journal.usage.output_tokens > 400
+        assert "usage" not in scene.journal.last.metadata
+
+    async def test_a_run_out_of_time_does_not_ask_again(self) -> None:
+        async def late(arguments: Mapping[str, Json]) -> None:
+            scene.pass_time(timedelta(seconds=61))
+
+        scene = Scene(ScriptedModel(calls(call("a"))), [PlainTool(hook=late)])
+        scene.settings = limited(max_duration=timedelta(seconds=60))
+
+        ending = await scene.work()
+
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.MAX_DURATION)
+        assert (
+            scene.journal.last.text == "I reached the time limit of 60 seconds before I was done."
+        )
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_a_model_is_not_waited_for_past_the_time_limit(self) -> None:
+        async def never(request: object) -> ModelReply:
+            await asyncio.Event().wait()
+            return says("too late")
+
+        scene = Scene(ScriptedModel(never), settings=limited(max_duration=timedelta(seconds=0.05)))
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.MAX_DURATION
+
+    async def test_a_run_that_comes_back_out_of_time_answers_its_calls(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a"), call("b"))), [PlainTool()])
+        scene.journal.dies_at = 3
+        with pytest.raises(WorkerLostError):
+            await scene.work()
+        scene.pass_time(timedelta(hours=1))
+        scene.journal.dies_at = 0
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.MAX_DURATION
+        assert_every_call_answered_once(scene.journal)
+
+
+class TestReplies:
+    async def test_a_reply_cut_off_by_its_length_is_kept_and_told(self) -> None:
+        cut = ModelReply("The backup is", finish_reason=FinishReason.LENGTH, usage=Usage(1, 1))
+        scene = Scene(ScriptedModel(cut))
+
+        ending = await scene.work()
+
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.MAX_TOKENS)
+        assert scene.journal.last.text == "The backup is"
+        assert scene.journal.last.metadata["finish_reason"] == "length"
+
+    async def test_a_reply_cut_off_before_its_first_word_is_told(self) -> None:
+        scene = Scene(ScriptedModel(ModelReply("", finish_reason=FinishReason.LENGTH)))
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.MAX_TOKENS
+        assert "cut off by its own length limit" in scene.journal.last.text
+
+    @pytest.mark.parametrize("empty", [says(""), says("  \n"), EmptyAnswerError("no choices")])
+    async def test_an_empty_answer_is_asked_for_once_more(
+        self, empty: ModelReply | Exception
+    ) -> None:
+        scene = Scene(ScriptedModel(empty, says("Here.")))
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.END_TURN
+        assert scene.journal.texts[1:] == ["Here."]
+        assert scene.journal.steps == 2
+
+    async def test_two_empty_answers_end_in_an_error_that_is_told(self) -> None:
+        scene = Scene(ScriptedModel(says(""), says("")))
+
+        ending = await scene.work()
+
+        assert ending.error is not None
+        assert (ending.state, ending.error.reason) == (RunState.ERROR, "EMPTY_ANSWER")
+        assert ending.stop_reason is StopReason.MODEL_ERROR
+        assert scene.journal.last.role is Role.SYSTEM
+        assert scene.journal.last.text == "The model gave no answer, asked twice."
+        assert (scene.journal.steps, scene.journal.usage) == (2, Usage(20, 10))
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [
+            (ModelUnavailableError("The model's server is down."), "MODEL_UNAVAILABLE"),
+            (ModelRejectedError("The model's server refused: too long."), "MODEL_REJECTED"),
+        ],
+    )
+    async def test_a_model_that_cannot_be_asked_ends_in_an_error_that_is_told(
+        self, error: ModelUnavailableError | ModelRejectedError, reason: str
+    ) -> None:
+        scene = Scene(ScriptedModel(error))
+
+        ending = await scene.work()
+
+        assert ending.error is not None
+        assert (ending.state, ending.error.reason) == (RunState.ERROR, reason)
+        assert (scene.journal.last.role, scene.journal.last.text) == (Role.SYSTEM, error.message)
+
+    async def test_thoughts_are_kept_but_are_no_answer(self) -> None:
+        thinking = ModelReply("", tool_calls=(call("a"),), reasoning="I should look.")
+        scene = Scene(ScriptedModel(thinking, says("Done.")), [PlainTool()])
+
+        await scene.work()
+
+        assert scene.journal.messages[1].metadata["reasoning"] == "I should look."
+        assert scene.model.requests[1].messages[1].reasoning == "I should look."
+        assert "I should look." not in scene.journal.texts
+
+    async def test_what_no_longer_fits_the_window_is_said(self) -> None:
+        scene = Scene(
+            ScriptedModel(*(calls(call(f"c{number}")) for number in range(3)), says("Done.")),
+            [PlainTool()],
+            settings=AgentSettings("Helper", window=Window(max_messages=5)),
+        )
+
+        await scene.work()
+
+        system, *rest = scene.model.requests[3].messages
+        assert "2 oldest tool messages" in system.text
+        assert len(rest) == 5
+
+
+class TestInterruptions:
+    async def test_a_fenced_worker_stops_at_once(self) -> None:
+        class Fenced(TurnJournal):
+            async def append_tool_result(self, draft: Draft) -> Any:
+                raise FencedError
+
+        scene = Scene(ScriptedModel(calls(call("a"), call("b"))), [PlainTool()], journal=Fenced())
+
+        with pytest.raises(FencedError):
+            await scene.work()
+
+        assert len(scene.model.requests) == 1
+
+    async def test_a_cancelled_run_stops_its_tools(self) -> None:
+        started, stopped = asyncio.Event(), asyncio.Event()
+
+        async def linger(arguments: Mapping[str, Json]) -> None:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        scene = Scene(ScriptedModel(calls(call("a"))), [PlainTool(hook=linger)])
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            task = group.create_task(scene.work())
+            await started.wait()
+            task.cancel()
+
+        assert task.cancelled()
+        assert stopped.is_set()
+
+    async def test_a_call_that_may_have_had_its_effect_is_never_repeated(self) -> None:
+        async def die(arguments: Mapping[str, Json]) -> None:
+            raise asyncio.CancelledError
+
+        send = PlainTool("send", idempotent=False, hook=die)
+        read = PlainTool("read")
+        model = ScriptedModel(calls(call("s", "send"), call("r", "read")), says("Done."))
+        scene = Scene(model, [send, read])
+        with pytest.raises(asyncio.CancelledError):
+            await scene.work()
+
+        await scene.work()
+
+        assert len(send.ran) == 1
+        assert scene.journal.messages[2].metadata == {"error": "unknown_outcome"}
+        assert "outcome is unknown" in scene.journal.texts[2]
+        assert scene.journal.texts[3:] == ["found", "Done."]
+
+    async def test_a_call_that_was_not_begun_is_executed_by_the_next_worker(self) -> None:
+        send = PlainTool("send", idempotent=False)
+        scene = Scene(ScriptedModel(calls(call("s", "send")), says("Done.")), [send])
+        scene.journal.dies_at = 4  # the state EXECUTING is told; nothing is announced yet
+        with pytest.raises(WorkerLostError):
+            await scene.work()
+        scene.journal.dies_at = 0
+
+        await scene.work()
+
+        assert len(send.ran) == 1
+        assert scene.journal.last.text == "Done."
+
+    async def test_a_call_has_the_same_key_at_every_attempt(self) -> None:
+        tool = PlainTool()
+        scene = Scene(ScriptedModel(calls(call("a")), says("Done.")), [tool])
+        scene.journal.dies_at = 5  # the result is lost
+        scene.journal.commits_last = False
+        with pytest.raises(WorkerLostError):
+            await scene.work()
+        scene.journal.dies_at = 0
+
+        await scene.work()
+
+        assert tool.keys == ["r1:a", "r1:a"]
+
+
+REPLIES = st.lists(
+    st.one_of(
+        st.lists(st.sampled_from(["look", "send", "gone", "bad"]), min_size=1, max_size=4),
+        st.just([]),
+    ),
+    max_size=6,
+)
+"""What the model asks for at each step; nothing is an empty answer."""
+
+
+def play(script: list[list[str]]) -> ScriptedModel:
+    """A model that derives its reply from what it is sent, so that it says the same again."""
+
+    async def reply(request: Any) -> ModelReply:
+        step = sum(bool(message.tool_calls) for message in request.messages)
+        if not request.tools:
+            return says("Closed.")
+        if step >= len(script) or not script[step]:
+            return says("Done." if step >= len(script) else "")
+        arguments = {"bad": "{"}
+        wanted = [call(f"{step}", name, arguments.get(name, "{}")) for name in script[step]]
+        return calls(*wanted)
+
+    return ScriptedModel(*([reply] * 60))
+
+
+def staged(script: list[list[str]], limits: RunLimits) -> Scene:
+    tools = [PlainTool(), PlainTool("send", idempotent=False), PlainTool("bad")]
+    settings_ = AgentSettings("Helper", limits=limits, window=Window(max_messages=1000))
+    return Scene(play(script), tools, settings=settings_)
+
+
+class TestProperties:
+    @settings(max_examples=60, deadline=None)
+    @given(script=REPLIES, steps=st.integers(1, 5), tool_calls=st.integers(1, 8))
+    async def test_limits_hold_and_every_call_is_answered(
+        self, script: list[list[str]], steps: int, tool_calls: int
+    ) -> None:
+        scene = staged(script, RunLimits(max_steps=steps, max_tool_calls=tool_calls))
+
+        ending = await scene.work()
+
+        with_tools = [request for request in scene.model.requests if request.tools]
+        assert scene.journal.endings == [ending]
+        assert_every_call_answered_once(scene.journal)
+        assert len(with_tools) <= steps
+        assert len(scene.model.requests) <= steps + 1
+        assert sum(len(tool.ran) for tool in scene.tools) <= tool_calls  # type: ignore[attr-defined]
+        assert scene.journal.steps == len(scene.model.requests)
+        assert scene.journal.last.text
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        script=REPLIES.filter(lambda script: all(script)),
+        steps=st.integers(1, 5),
+        tool_calls=st.integers(1, 8),
+        cut=st.integers(1, 40),
+        committed=st.booleans(),
+    )
+    async def test_a_run_cut_at_any_write_ends_as_one_that_was_not(
+        self, script: list[list[str]], steps: int, tool_calls: int, cut: int, committed: bool
+    ) -> None:
+        limits = RunLimits(max_steps=steps, max_tool_calls=tool_calls)
+        whole, broken = staged(script, limits), staged(script, limits)
+        await whole.work()
+        broken.journal.dies_at, broken.journal.commits_last = cut, committed
+
+        try:
+            await broken.work()
+        except WorkerLostError:
+            if not broken.journal.endings:
+                broken.journal.dies_at = 0
+                await broken.work()
+
+        assert broken.journal.endings == whole.journal.endings
+        assert_every_call_answered_once(broken.journal)
+        assert (broken.journal.steps, broken.journal.usage) == (
+            whole.journal.steps,
+            whole.journal.usage,
+        )
+        once = broken.tools[1]
+        assert isinstance(once, PlainTool)
+        assert len(once.keys) == len(set(once.keys))
+        for ours, theirs in zip(broken.journal.messages, whole.journal.messages, strict=True):
+            if ours.metadata.get("error") != "unknown_outcome":
+                assert ours == theirs
