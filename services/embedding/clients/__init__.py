@@ -1,0 +1,1 @@
+"""The engines that compute vectors, one module each."""
