@@ -26,10 +26,15 @@ SPEC = ModelSpec(
 )
 
 
-def toy_vector(text: str) -> Outcome:
-    """A vector that only depends on the text."""
+def toy_numbers(text: str) -> list[float]:
+    """Numbers that only depend on the text, as an engine would send them."""
     digest = hashlib.sha256(text.encode()).digest()
-    return unit(np.frombuffer(digest, dtype=np.uint8)[: SPEC.dimensions] + 1.0)
+    return [byte / 7 + 1 for byte in digest[: SPEC.dimensions]]
+
+
+def toy_vector(text: str) -> Outcome:
+    """The vector of these numbers."""
+    return unit(np.array(toy_numbers(text)))
 
 
 class MemoryBackend:

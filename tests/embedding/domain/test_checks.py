@@ -1,5 +1,3 @@
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,24 +155,3 @@ class TestUnit:
 
     def test_an_array_with_nan_has_none(self) -> None:
         assert Fault("finite numbers", "NaN") == unit(np.array([NAN, 1.0]))
-
-
-class TestRepliesThatUsersMet:
-    """The table of tests/cases/15-embed-reply-checks where it needs no server."""
-
-    CASE = Path(__file__).parents[2] / "cases/15-embed-reply-checks"
-
-    def test_every_reply_of_the_table_is_judged_as_it_says(self) -> None:
-        table = json.loads((self.CASE / "replies.json").read_text())
-        wanted = json.loads((self.CASE / "expected.json").read_text())
-        items = [item for item in table["items"] if item["path"] == "/api/embed"]
-        assert len(items) == 7
-
-        for item in items:
-            found = outcomes(
-                item["reply"]["embeddings"],
-                count=len(item["texts"]),
-                dimensions=table["configured_dimensions"],
-            )
-            failed = any(isinstance(each, Fault) for each in found)
-            assert failed == (wanted[item["name"]]["want"] == "error"), item["name"]
