@@ -8,12 +8,13 @@ from grpc import aio
 
 from services.common.identity import Identity, IdentitySigner
 from services.common.interceptors.authentication import IDENTITY_KEY
+from services.common.interceptors.deadline import (
+    DEFAULT_DEADLINE_SECONDS as DEFAULT_DEADLINE_SECONDS,
+)
 from services.common.interceptors.request_id import REQUEST_ID_KEY, current_request_id
 
-DEFAULT_DEADLINE_SECONDS = 30.0
-
-# With a keepalive but no ping timeout a frozen peer is noticed only after a minute.
-_KEEPALIVE = (
+LIVELY_OPTIONS = (
+    # With a keepalive but no ping timeout a frozen peer is noticed only after a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
@@ -22,6 +23,10 @@ _KEEPALIVE = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
+"""Options of a channel that notices within seconds that the other side is gone, or back."""
+
+# A proxy for the way out is none for the way to the neighbour.
+_DIRECT = ("grpc.enable_http_proxy", 0)
 
 
 @asynccontextmanager
@@ -39,7 +44,8 @@ async def open_channel(
         idempotent_methods: `(package.Service, Method)` pairs that are asked again on UNAVAILABLE.
     """
     options = [
-        *_KEEPALIVE,
+        *LIVELY_OPTIONS,
+        _DIRECT,
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.service_config", _service_config(idempotent_methods)),
@@ -62,6 +68,10 @@ def _service_config(idempotent_methods: Sequence[tuple[str, str]]) -> str:
     return json.dumps(
         {
             "loadBalancingConfig": [{"round_robin": {}}],
+            # A replica that drains says so to its health watchers before it takes no more calls.
+            "healthCheckConfig": {"serviceName": ""},
+            # While most calls fail, asking again only adds to the trouble.
+            "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
             "methodConfig": [retry] if idempotent_methods else [],
         }
     )

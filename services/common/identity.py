@@ -70,7 +70,8 @@ class IdentitySigner:
         """A token for this identity that holds for at least `TOKEN_SECONDS` less the reuse time."""
         now = int(self._clock().timestamp())
         minted = self._minted.get(identity)
-        if minted and now - minted[0] < _REUSE_SECONDS:
+        # A clock that was set back makes the age negative, and the token one from the future.
+        if minted and 0 <= now - minted[0] < _REUSE_SECONDS:
             return minted[1]
         token = jwt.encode(self._claims(identity, now), self._key, algorithm=_ALGORITHM)
         if len(self._minted) >= _MOST_CACHED:
@@ -135,12 +136,21 @@ class IdentityVerifier:
             )
             if not claims["iat"] - _CLOCK_SKEW_SECONDS <= now < claims["exp"] + _CLOCK_SKEW_SECONDS:
                 raise UnauthenticatedError("The identity token is not valid now.")
-            roles = frozenset(Role(role) for role in claims.get("roles", ()))
-            return claims["exp"], Identity(claims["tenant"], claims["sub"], roles)
-        except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as error:
+            return claims["exp"], _identity(claims)
+        # A payload nested without end exhausts the parser's stack before anything is verified.
+        except (jwt.InvalidTokenError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise UnauthenticatedError(
                 "The identity token does not hold for this service."
             ) from error
+
+
+def _identity(claims: Mapping[str, Any]) -> Identity:
+    tenant, user_id = claims["tenant"], claims["sub"]
+    if not (isinstance(tenant, str) and tenant and user_id):
+        raise ValueError("tenant and user must not be empty")
+    # A caller of a newer release may know roles that give nothing here yet.
+    known = {role.value for role in Role}.intersection(claims.get("roles", ()))
+    return Identity(tenant, user_id, frozenset(Role(role) for role in known))
 
 
 def load_signing_key(path: Path) -> Ed25519PrivateKey:
@@ -160,7 +170,7 @@ def load_trusted_keys(folder: Path, issuers: frozenset[str]) -> dict[str, Ed2551
 
     Raises:
         FileNotFoundError: an issuer's key is missing.
-        ValueError: a file holds something else.
+        TypeError, ValueError: a file holds something else.
     """
     return {issuer: _public_key(folder / f"{issuer}.pub") for issuer in issuers}
 

@@ -1,7 +1,6 @@
 """Keyset page tokens: opaque, authenticated, bound to their list, caller and filter."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -67,7 +66,7 @@ class PageTokens:
     def _read(self, token: str, scope: tuple[str, ...]) -> tuple[str, ...]:
         try:
             raw = base64.b64decode(token, altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:  # binascii.Error is one; text beyond ASCII is another
             raise _invalid() from None
         tag, payload = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
         if not hmac.compare_digest(tag, self._tag(payload, scope)):

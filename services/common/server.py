@@ -2,8 +2,11 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import structlog
 from grpc import aio
@@ -15,6 +18,9 @@ from grpc_reflection.v1alpha import reflection
 from services.common.settings import ServerSettings
 
 Register = Callable[[aio.Server], None]
+HealthContext: TypeAlias = (
+    "aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]"
+)
 
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -28,6 +34,11 @@ _OPTIONS = (
 )
 
 
+class ListenError(OSError):
+    """The server cannot listen where it was told to; the message is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunningServer:
     """A server that answers.
 
@@ -36,9 +47,8 @@ class RunningServer:
         draining: set once it is about to stop; open streams end themselves then.
     """
 
-    def __init__(self, port: int, draining: asyncio.Event) -> None:
-        self.port = port
-        self.draining = draining
+    port: int
+    draining: asyncio.Event
 
 
 @asynccontextmanager
@@ -60,7 +70,7 @@ async def serve(
         draining: is set when the server is about to stop.
 
     Raises:
-        OSError: the address cannot be bound.
+        ListenError: the address is taken, or none of this machine's.
     """
     limit = settings.max_message_bytes
     server = aio.server(
@@ -72,47 +82,78 @@ async def serve(
         ],
     )
     register(server)
-    health = health_aio.HealthServicer()
+    health = _Health(draining)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     if settings.reflection:
         names = (*services, HEALTH_SERVICE, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
     port = _bind(server, settings.listen)
     await server.start()
-    await _set_health(health, services, health_pb2.HealthCheckResponse.SERVING)
     log = structlog.get_logger("server")
-    log.info("serving", listen=settings.listen, port=port)
     try:
+        await _set_health(health, services, health_pb2.HealthCheckResponse.SERVING)
+        log.info("serving", listen=settings.listen, port=port)
         yield RunningServer(port, draining)
     finally:
-        await _set_health(health, services, health_pb2.HealthCheckResponse.NOT_SERVING)
-        await asyncio.sleep(settings.drain_seconds)
-        draining.set()
-        await server.stop(settings.grace_seconds)
+        try:
+            await _set_health(health, services, health_pb2.HealthCheckResponse.NOT_SERVING)
+            await asyncio.sleep(settings.drain_seconds)
+        finally:
+            draining.set()
+            await server.stop(settings.grace_seconds)
         log.info("stopped")
 
 
 async def stop_signal() -> None:
-    """Returns once the process is asked to stop, by SIGTERM or SIGINT."""
+    """Returns once the process is asked to stop, by SIGTERM or SIGINT; to be awaited once.
+
+    The handlers stay: being asked again must not cut the orderly end short.
+    """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, asked.set)
-    try:
-        await asked.wait()
-    finally:
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(signum)
+    await asked.wait()
+
+
+class _Health(health_aio.HealthServicer):
+    """Ends its watches with the server; left open, each would hold that up for the whole grace."""
+
+    def __init__(self, draining: asyncio.Event) -> None:
+        super().__init__()
+        self._draining = draining
+
+    async def Watch(  # noqa: N802 - named by the contract
+        self, request: health_pb2.HealthCheckRequest, context: HealthContext
+    ) -> None:
+        """The status of a service now and after each change, until the server is about to stop."""
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(super().Watch(request, context))
+            await self._draining.wait()
+            watch.cancel()
 
 
 def _bind(server: aio.Server, address: str) -> int:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise OSError(f"cannot listen on {address}") from error
+        raise ListenError(f"cannot listen on {address}: {_obstacle(address)}") from error
     if port == 0:
-        raise OSError(f"cannot listen on {address}")
+        raise ListenError(f"cannot listen on {address}: {_obstacle(address)}")
     return port
+
+
+def _obstacle(address: str) -> str:
+    """Why nobody can listen there, which grpc does not tell."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            return error.strerror or "it is no address of this machine"
+    return "it was taken a moment ago"
 
 
 async def _set_health(

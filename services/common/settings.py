@@ -2,13 +2,26 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-Address = Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:\d{1,5}$")]
-"""A `host:port`; port 0 lets the system choose."""
+_LAST_PORT = 65_535
+
+
+def _has_port(address: str) -> str:
+    if int(address.rpartition(":")[2]) > _LAST_PORT:
+        raise ValueError(f"the port must be at most {_LAST_PORT}")
+    return address
+
+
+Address = Annotated[
+    str,
+    StringConstraints(pattern=r"^([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"),
+    AfterValidator(_has_port),
+]
+"""A `host:port`, such as `0.0.0.0:8050` or `[::]:8050`; port 0 lets the system choose."""
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
@@ -38,15 +51,26 @@ class ServerSettings(BaseSettings):
 
 
 def read_settings(settings: type[SettingsT]) -> SettingsT:
-    """Settings from the environment; wrong ones are named on stderr and end the process with 2."""
+    """Settings from the environment; wrong ones are named on stderr and end the process with 2.
+
+    What they were set to is not told: it may be a secret.
+    """
     try:
         return settings()
     except ValidationError as error:
-        _explain(error, prefix=str(settings.model_config.get("env_prefix", "")))
-
-
-def _explain(error: ValidationError, *, prefix: str) -> NoReturn:
-    for problem in error.errors(include_url=False, include_input=False):
-        name = prefix + "_".join(str(part) for part in problem["loc"]).upper()
-        sys.stderr.write(f"{name}: {problem['msg']}\n")
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        lines = [f"{_variable(settings, problem['loc'])}: {problem['msg']}" for problem in problems]
+    except SettingsError as error:
+        # One that is to be JSON and is not; the text names the field.
+        lines = [str(error)]
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.exit(2)
+
+
+def _variable(settings: type[BaseSettings], location: tuple[int | str, ...]) -> str:
+    """The environment variable that a location in the settings is read from."""
+    prefix = str(settings.model_config.get("env_prefix", ""))
+    name = "_".join(str(part) for part in location).upper()
+    if not location:
+        return f"{prefix}*"
+    return f"{prefix}{name}" if location[0] in settings.model_fields else name

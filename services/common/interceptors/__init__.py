@@ -3,8 +3,9 @@
 1. `request_id`      so that everything after it can say which call it speaks of
 2. `access_log`      sees the outcome of all that follows
 3. `error_status`    turns whatever is raised below into a status
-4. `authentication`  before any work, decoding included
-5. `validation`      decodes the request and checks the rules of the contract
+4. `deadline`        bounds all that a call may cost, authentication included
+5. `authentication`  before any work, decoding included
+6. `validation`      decodes the request and checks the rules of the contract
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from grpc import aio
 
 from services.common.ids import NewId, new_id
 from services.common.interceptors.access_log import AccessLogInterceptor
+from services.common.interceptors.deadline import DeadlineInterceptor
 from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.interceptors.request_id import RequestIdInterceptor
 from services.common.interceptors.validation import ValidationInterceptor
@@ -26,6 +28,7 @@ def interceptor_chain(
         RequestIdInterceptor(make_id),
         AccessLogInterceptor(),
         ErrorStatusInterceptor(domain),
+        DeadlineInterceptor(),
         authentication,
         ValidationInterceptor(),
     )

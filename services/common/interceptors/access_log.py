@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import grpc
 import structlog
 
 from services.common.interceptors.base import AroundInterceptor, Call
@@ -21,16 +22,17 @@ class AccessLogInterceptor(AroundInterceptor):
     async def around(self, call: Call) -> AsyncIterator[None]:
         """The call, timed."""
         started = time.perf_counter()
-        outcome = "CANCELLED"
+        # What is no Exception is a cancellation: by the client, its deadline or the server's end.
+        outcome = grpc.StatusCode.CANCELLED
         try:
             yield
-            outcome = "OK"
+            outcome = call.code or grpc.StatusCode.OK
         except Exception:
-            code = call.context.code()
-            outcome = code.name if hasattr(code, "name") else str(code)
+            outcome = call.code or grpc.StatusCode.UNKNOWN
             raise
         finally:
+            if outcome is grpc.StatusCode.CANCELLED and call.seconds_left == 0:
+                outcome = grpc.StatusCode.DEADLINE_EXCEEDED
             milliseconds = round((time.perf_counter() - started) * 1000, 1)
-            quiet = call.method.startswith(_QUIET)
-            log = self._log.debug if quiet else self._log.info
-            log("call", outcome=outcome, ms=milliseconds)
+            log = self._log.debug if call.method.startswith(_QUIET) else self._log.info
+            log("call", outcome=outcome.name, ms=milliseconds)

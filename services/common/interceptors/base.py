@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -25,12 +25,24 @@ class Call:
     Attributes:
         method: `/package.Service/Method`.
         metadata: what came with it; keys in lower case, the first value of each.
+        streaming: whether either side sends more than one message.
         context: grpc's own.
     """
 
     method: str
     metadata: dict[str, str | bytes]
+    streaming: bool
     context: Context
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time to its deadline; none where the client set none."""
+        return cast("float | None", self.context.time_remaining())
+
+    @property
+    def code(self) -> grpc.StatusCode | None:
+        """The status it was given so far, if any."""
+        return cast("grpc.StatusCode | None", self.context.code())
 
 
 class AroundInterceptor(aio.ServerInterceptor, ABC):
@@ -52,26 +64,39 @@ class AroundInterceptor(aio.ServerInterceptor, ABC):
         metadata: dict[str, str | bytes] = {}
         for key, value in handler_call_details.invocation_metadata or ():
             metadata.setdefault(key, value)
-        return rebuild(handler, self._wrapped(handler, handler_call_details.method, metadata))
+        streaming = bool(handler.request_streaming or handler.response_streaming)
 
-    def _wrapped(
-        self, handler: Handler, method: str, metadata: dict[str, str | bytes]
-    ) -> Behaviour:
+        def entered(context: Context) -> AbstractAsyncContextManager[None]:
+            return self.around(Call(handler_call_details.method, metadata, streaming, context))
+
         inner = behaviour_of(handler)
 
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with (
-                self.around(Call(method, metadata, context)),
-                aclosing(inner(request, context)) as responses,
-            ):
-                async for response in responses:
-                    yield response
+            async with entered(context), aclosing(responses(inner, request, context)) as answers:
+                async for answer in answers:
+                    yield answer
 
         async def unary(request: Any, context: Context) -> Any:
-            async with self.around(Call(method, metadata, context)):
+            async with entered(context):
                 return await inner(request, context)
 
-        return stream if inspect.isasyncgenfunction(inner) else unary
+        return rebuild(handler, stream if handler.response_streaming else unary)
+
+
+async def responses(
+    behaviour: Behaviour, request: Any, context: Context
+) -> AsyncGenerator[Any, None]:
+    """What a streaming behaviour answers, be it an async generator or a coroutine.
+
+    A coroutine writes to the context itself, so that nothing is left to yield here.
+    """
+    answering = behaviour(request, context)
+    if inspect.isawaitable(answering):
+        await answering
+        return
+    async with aclosing(answering) as answers:
+        async for answer in answers:
+            yield answer
 
 
 def behaviour_of(handler: Handler) -> Behaviour:

@@ -1,6 +1,7 @@
 """The one place where errors become gRPC statuses."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
@@ -27,25 +28,47 @@ class ErrorStatusInterceptor(AroundInterceptor):
         """The call; its exceptions leave as statuses."""
         try:
             yield
-        except aio.AbortError:
-            raise
-        except ServiceError as error:
-            await self._abort(call, error)
-        except Exception:  # noqa: BLE001 - the last resort: nothing may leave as it is
-            self._log.exception("unhandled error")
-            request_id = current_request_id()
-            await self._abort(
-                call,
-                ServiceError(
-                    f"An internal error occurred; quote request {request_id} to the operator.",
-                    metadata={"request_id": request_id},
-                ),
-            )
+        except Exception as error:
+            leaves = tuple(_leaves(error))
+            for abort in leaves:
+                if isinstance(abort, aio.AbortError):
+                    raise abort from abort.__cause__
+            if _has_left(leaves):
+                raise asyncio.CancelledError from error
+            await self._abort(call, _told(leaves) or self._internal())
+
+    def _internal(self) -> ServiceError:
+        self._log.exception("unhandled error")
+        request_id = current_request_id()
+        return ServiceError(
+            f"An internal error occurred; quote request {request_id} to the operator.",
+            metadata={"request_id": request_id},
+        )
 
     async def _abort(self, call: Call, error: ServiceError) -> None:
         status = to_status(error, domain=self._domain)
         await call.context.abort(
             grpc_code(error.code),
-            error.message,
+            status.message,
             trailing_metadata=((DETAILS_KEY, status.SerializeToString()),),
         )
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    """The errors in a group, such as a TaskGroup raises; any other is its own only one."""
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _told(leaves: Sequence[Exception]) -> ServiceError | None:
+    """What the caller may be told, unless one of the errors is no service's own."""
+    told = [each for each in leaves if isinstance(each, ServiceError)]
+    return told[0] if len(told) == len(leaves) else None
+
+
+def _has_left(leaves: Sequence[Exception]) -> bool:
+    """Whether all that went wrong is that the client is gone, as a write to it finds out."""
+    return all(isinstance(each, aio.InternalError) for each in leaves)

@@ -1,0 +1,66 @@
+"""Gives unary calls that came without a deadline one, and tells how much is left of it.
+
+Streams have none: a watch lasts for as long as its client wants, an upload for as long as its line
+takes.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+from services.common.errors import DeadlineExceededError
+from services.common.interceptors.base import AroundInterceptor, Call
+
+DEFAULT_DEADLINE_SECONDS = 30.0
+
+# What a service keeps of its caller's time, to say in words that one behind it was too slow.
+_MARGIN_SECONDS = 0.25
+_LEAST_SECONDS = 0.05
+
+_until: ContextVar[float | None] = ContextVar("deadline", default=None)
+
+
+def time_left(at_most: float = DEFAULT_DEADLINE_SECONDS) -> float:
+    """How many seconds a call inward may take, made to answer the present one.
+
+    What is left of the present call's deadline less a margin, and never more than `at_most`;
+    outside of a call with a deadline it is `at_most`.
+    """
+    until = _until.get()
+    if until is None:
+        return at_most
+    return max(_LEAST_SECONDS, min(at_most, until - time.monotonic() - _MARGIN_SECONDS))
+
+
+class DeadlineInterceptor(AroundInterceptor):
+    """Ends a unary call after its deadline; grpc itself sees to those that clients set."""
+
+    def __init__(self, seconds: float = DEFAULT_DEADLINE_SECONDS) -> None:
+        self._seconds = seconds
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[None]:
+        """The call, bounded.
+
+        Raises:
+            DeadlineExceededError: it took too long.
+        """
+        given = call.seconds_left
+        if given is not None:
+            _until.set(time.monotonic() + given)
+        if given is not None or call.streaming:
+            yield
+            return
+        _until.set(time.monotonic() + self._seconds)
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise DeadlineExceededError(
+                f"The call took longer than {self._seconds:g} seconds; set a deadline for more.",
+                metadata={"seconds": f"{self._seconds:g}"},
+            ) from error

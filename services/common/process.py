@@ -1,0 +1,22 @@
+"""One service as a process."""
+
+import sys
+from collections.abc import Coroutine
+
+import uvloop
+
+from services.common.errors import ServiceError
+from services.common.server import ListenError
+
+
+def run_service(name: str, service: Coroutine[None, None, None]) -> None:
+    """Runs a service to its end; to be called once, by `main`.
+
+    What keeps it from working, such as an address in use, a database that is not there or a missing
+    key, is told in one line on stderr and ends the process with 1.
+    """
+    try:
+        uvloop.run(service)
+    except (ServiceError, ListenError, FileNotFoundError, PermissionError) as error:
+        told = " ".join(str(error).split())
+        sys.exit(f"{name}: {told}")
