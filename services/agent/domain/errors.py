@@ -73,11 +73,21 @@ class RunInProgressError(FailedPreconditionError):
 
     reason = "RUN_IN_PROGRESS"
 
+    @classmethod
+    def of(cls, run_id: str) -> "RunInProgressError":
+        """The error that names the run."""
+        return cls("Another run of the session has not ended.", metadata={"run_id": run_id})
+
 
 class AgentDeletedError(FailedPreconditionError):
     """The session's agent is gone, or no longer seen by the user."""
 
     reason = "AGENT_DELETED"
+
+    @classmethod
+    def of(cls, agent_id: str) -> "AgentDeletedError":
+        """The error that names the agent."""
+        return cls("The session's agent was deleted.", metadata={"agent_id": agent_id})
 
 
 class QueueFullError(ResourceExhaustedError):
@@ -85,17 +95,38 @@ class QueueFullError(ResourceExhaustedError):
 
     reason = "QUEUE_FULL"
 
+    @classmethod
+    def of(cls, limit: int) -> "QueueFullError":
+        """The error that tells how many may wait."""
+        return cls(
+            f"{limit} messages of the session are not answered yet.",
+            metadata={"limit": str(limit)},
+        )
+
 
 class SequenceAheadError(OutOfRangeError):
     """The position is past the newest message."""
 
     reason = "SEQUENCE_AHEAD"
 
+    @classmethod
+    def of(cls, last_sequence: int) -> "SequenceAheadError":
+        """The error that tells how far the session goes."""
+        return cls(
+            f"The newest message has sequence {last_sequence}.",
+            metadata={"last_sequence": str(last_sequence)},
+        )
+
 
 class DrainingError(UnavailableError):
     """This replica is shutting down; another will go on."""
 
     reason = "DRAINING"
+
+    @classmethod
+    def now(cls) -> "DrainingError":
+        """The error that sends a caller to another replica, a little later."""
+        return cls("This replica is shutting down; resume at another.", retry_after=0.2)
 
 
 class KnowledgeUnavailableError(UnavailableError):

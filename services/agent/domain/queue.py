@@ -1,0 +1,68 @@
+"""What workers need of the store: runs to work on, one worker at a time for each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from services.agent.domain.chat import RunContext
+from services.agent.domain.models import Run, RunId
+from services.agent.domain.ports import RunJournal
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker's hold on a run.
+
+    Attributes:
+        run: as it was when claimed.
+        epoch: counts the claims of the run; the token of every write.
+        crashes: how often a worker was lost while it held the run.
+    """
+
+    run: Run
+    epoch: int
+    crashes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a worker learns of a run that it still holds.
+
+    Attributes:
+        cancel_requested: somebody asked for it to be stopped.
+        agent_gone: its agent was deleted, or the user no longer sees it.
+    """
+
+    cancel_requested: bool
+    agent_gone: bool
+
+
+class RunQueue(Protocol):
+    """What workers take runs from; times are the database's, never the worker's."""
+
+    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
+        """Take runs whose worker was lost, then waiting ones, the oldest first.
+
+        Only the first unfinished run of a session is given out, to one worker at a time.
+        """
+
+    async def context(self, claim: Claim) -> RunContext:
+        """What the run begins, or goes on, with. Its agent is kept as it is at the first time.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+            AgentDeletedError: its agent is gone.
+        """
+
+    def journal(self, claim: Claim) -> RunJournal:
+        """The writes of whoever holds the claim."""
+
+    async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
+        """Hold them for another `lease` from now; those that are lost are missing in the answer."""
+
+    async def standing(self, claims: Sequence[Claim]) -> Mapping[RunId, Standing]:
+        """How they stand, without a longer hold; those that are lost are missing in the answer."""
+
+    async def hand_back(self, claim: Claim) -> None:
+        """Let another worker go on with the run at once; does nothing if it is lost."""

@@ -1,0 +1,272 @@
+"""What the api needs of the stores: agents, sessions, messages and runs, each seen by whom it may.
+
+The owner condition is part of every statement: an id of somebody else's reads like an unknown one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from services.agent.domain.models import (
+    Agent,
+    AgentId,
+    AgentSettings,
+    Message,
+    Run,
+    RunId,
+    Session,
+    SessionId,
+    WhenBusy,
+)
+from services.common.identity import Identity
+from services.common.paging import Page
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """What makes a call safe to repeat: it has its effect once, then gives the same result.
+
+    Attributes:
+        id: the caller's id for the request, unique per user and kind of request.
+        digest: of the request's content; the same id with another content is refused.
+    """
+
+    id: str
+    digest: bytes
+
+
+class AgentStore(Protocol):
+    """Keeps agents. Whoever does not see one is told NotFoundError, as if it were not there."""
+
+    async def create(
+        self, identity: Identity, settings: AgentSettings, *, request: RequestKey | None = None
+    ) -> Agent:
+        """A new agent of this user's; the first one where the request came before.
+
+        Raises:
+            RequestIdReusedError: the request came before with other content.
+        """
+
+    async def created(self, identity: Identity, request: RequestKey) -> Agent | None:
+        """The agent that this request created; None where it did not come before.
+
+        Raises:
+            RequestIdReusedError: it came before with other content.
+        """
+
+    async def get(self, identity: Identity, agent_id: AgentId) -> Agent:
+        """An agent that the user sees.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+        """
+
+    async def list(
+        self, identity: Identity, page: Page, *, display_name: str = ""
+    ) -> Sequence[Agent]:
+        """Agents that the user sees, oldest first, after the id in `page`, one more than its size.
+
+        Args:
+            identity: the user.
+            page: sort key: the id.
+            display_name: keeps agents of exactly this name; empty keeps all.
+        """
+
+    async def update(
+        self,
+        identity: Identity,
+        agent_id: AgentId,
+        change: Callable[[AgentSettings], AgentSettings],
+    ) -> Agent:
+        """The agent with its settings changed, read and written in one transaction.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+            PermissionDeniedError: the user sees it but may not change it.
+        """
+
+    async def delete(self, identity: Identity, agent_id: AgentId) -> datetime:
+        """Delete an agent; gives when.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+            PermissionDeniedError: the user sees it but may not delete it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What is gone with a session.
+
+    Attributes:
+        messages: how many messages.
+        runs: how many runs.
+        time: since when.
+    """
+
+    messages: int
+    runs: int
+    time: datetime
+
+
+class SessionStore(Protocol):
+    """Keeps sessions; each is seen by its user alone, all others are told NotFoundError."""
+
+    async def create(
+        self,
+        identity: Identity,
+        agent_id: AgentId,
+        *,
+        title: str = "",
+        request: RequestKey | None = None,
+    ) -> Session:
+        """A new session of this user's; the first one where the request came before.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+            RequestIdReusedError: the request came before with other content.
+        """
+
+    async def get(self, identity: Identity, session_id: SessionId) -> Session:
+        """A session of the user's.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """
+
+    async def list(
+        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+    ) -> Sequence[Session]:
+        """The user's sessions, newest first, after the id in `page`, one more than its size.
+
+        Args:
+            identity: the user.
+            page: sort key: the id.
+            agent_id: keeps sessions with this agent; None keeps all.
+        """
+
+    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
+        """The session with another title.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """
+
+    async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
+        """Delete a session with its messages and runs, in one transaction.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A stretch of a session's messages.
+
+    Attributes:
+        items: the messages.
+        more: there are more after them.
+    """
+
+    items: Sequence[Message]
+    more: bool
+
+
+class MessageStore(Protocol):
+    """Reads what was said; each session is seen by its user alone."""
+
+    async def after(
+        self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
+    ) -> Messages:
+        """Messages after a sequence, in order; empty where the user has no such session.
+
+        Args:
+            identity: the user.
+            session_id: the session.
+            sequence: 0 for the beginning.
+            most: how many at most.
+            max_bytes: stop before they take more on the wire; the first is given in any case.
+        """
+
+    async def before(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        sequence: int | None,
+        *,
+        most: int,
+        max_bytes: int,
+    ) -> Messages:
+        """Messages before a sequence, newest first; otherwise as `after`.
+
+        Args:
+            identity: the user.
+            session_id: the session.
+            sequence: None for the end.
+            most: how many at most.
+            max_bytes: stop before they take more on the wire; the first is given in any case.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Where a session stands.
+
+    Attributes:
+        last_sequence: sequence of the newest message; every run below is as old, or older.
+        runs: those that have not ended, and those from a turn on, in turn order.
+    """
+
+    last_sequence: int
+    runs: Sequence[Run]
+
+
+class RunStore(Protocol):
+    """Accepts and shows runs; each is seen by its user alone, all others get NotFoundError."""
+
+    async def start(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        text: str,
+        *,
+        when_busy: WhenBusy = WhenBusy.ENQUEUE,
+        request: RequestKey | None = None,
+    ) -> tuple[Run, Message]:
+        """Commit a user message and the run that will answer it; what came first if repeated.
+
+        The session's title is taken from its first message where it has none.
+
+        Raises:
+            NotFoundError: the user has no such session.
+            RequestIdReusedError: the request came before with other content.
+            RunInProgressError: with REJECT, a run of the session has not ended.
+            AgentDeletedError: the session's agent is gone.
+            QueueFullError: too many runs of the session have not ended.
+        """
+
+    async def get(self, identity: Identity, run_id: RunId) -> Run:
+        """A run of the user's.
+
+        Raises:
+            NotFoundError: the user has no such run.
+        """
+
+    async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
+        """A session's runs, newest first, after the turn in `page`, one more than its size."""
+
+    async def cancel(self, identity: Identity, run_id: RunId) -> Run:
+        """Ask for a run to be stopped: at once where no worker holds it, else by its worker.
+
+        Raises:
+            NotFoundError: the user has no such run.
+        """
+
+    async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
+        """Where a session stands.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """

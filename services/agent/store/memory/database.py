@@ -1,0 +1,181 @@
+"""The state that the stores in memory share; nothing awaits, so each method is a transaction."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from services.agent.domain.access import sees
+from services.agent.domain.chat import Ending
+from services.agent.domain.drafts import wire_size
+from services.agent.domain.endings import last_messages
+from services.agent.domain.errors import unknown
+from services.agent.domain.models import (
+    Agent,
+    AgentId,
+    AgentSettings,
+    Draft,
+    Message,
+    MessageId,
+    Run,
+    RunId,
+    Session,
+    SessionId,
+    ToolCallId,
+    Usage,
+)
+from services.agent.domain.stores import Messages, RequestKey
+from services.common.clock import Clock
+from services.common.errors import RequestIdReusedError
+from services.common.identity import Identity
+from services.common.ids import NewId
+
+Kind: TypeAlias = Literal["create_agent", "create_session", "start_run"]
+
+
+@dataclass(slots=True)
+class Held:
+    """A run and what only the queue knows of it."""
+
+    run: Run
+    epoch: int = 0
+    crashes: int = 0
+    lease_until: datetime | None = None
+    settings: AgentSettings | None = None
+    started_calls: frozenset[ToolCallId] = frozenset()
+
+
+@dataclass(slots=True)
+class MemoryDatabase:
+    """Everything, by id; sessions' messages in order."""
+
+    clock: Clock
+    make_id: NewId
+    agents: dict[AgentId, Agent] = field(default_factory=dict)
+    sessions: dict[SessionId, Session] = field(default_factory=dict)
+    messages: dict[SessionId, list[Message]] = field(default_factory=dict)
+    runs: dict[RunId, Held] = field(default_factory=dict)
+    requests: dict[tuple[str, str, Kind, str], tuple[bytes, str]] = field(default_factory=dict)
+
+    def agent(self, identity: Identity, agent_id: AgentId) -> Agent:
+        """An agent that the user sees; NotFoundError where there is none."""
+        agent = self.agents.get(agent_id)
+        if agent is None or not sees(identity, agent):
+            raise unknown("agent", agent_id)
+        return agent
+
+    def session(self, identity: Identity, session_id: SessionId) -> Session:
+        """A session of the user's; NotFoundError where there is none."""
+        session = self.sessions.get(session_id)
+        if session is None or (session.tenant, session.user_id) != (
+            identity.tenant,
+            identity.user_id,
+        ):
+            raise unknown("session", session_id)
+        active = next((held.run.id for held in self.unfinished(session_id)), None)
+        return replace(session, active_run_id=active)
+
+    def run(self, identity: Identity, run_id: RunId) -> Held:
+        """A run of the user's; NotFoundError where there is none."""
+        held = self.runs.get(run_id)
+        if held is None or (held.run.tenant, held.run.user_id) != (
+            identity.tenant,
+            identity.user_id,
+        ):
+            raise unknown("run", run_id)
+        return held
+
+    def runs_of(self, session_id: SessionId) -> list[Held]:
+        """A session's runs in turn order."""
+        found = (held for held in self.runs.values() if held.run.session_id == session_id)
+        return sorted(found, key=lambda held: held.run.turn)
+
+    def unfinished(self, session_id: SessionId) -> Iterator[Held]:
+        """A session's runs that have not ended, in turn order."""
+        return (held for held in self.runs_of(session_id) if not held.run.state.final)
+
+    def earlier(self, identity: Identity, request: RequestKey, kind: Kind) -> str | None:
+        """What a request made before, if it came before with the same content."""
+        digest, result = self.requests.get(
+            (identity.tenant, identity.user_id, kind, request.id), (request.digest, None)
+        )
+        if digest != request.digest:
+            raise RequestIdReusedError(
+                f"Request {request.id} came before with other content.",
+                metadata={"request_id": request.id},
+            )
+        return result
+
+    def remember(
+        self, identity: Identity, request: RequestKey | None, kind: Kind, result: str
+    ) -> None:
+        """Note what a request made."""
+        if request is not None:
+            key = (identity.tenant, identity.user_id, kind, request.id)
+            self.requests[key] = (request.digest, result)
+
+    def append(self, run: Run, drafts: Sequence[Draft]) -> list[Message]:
+        """Commit drafts of a run under the session's next numbers."""
+        session = self.sessions[run.session_id]
+        said = self.messages[session.id]
+        for draft in drafts:
+            said.append(self._message(run, draft, sequence=len(said) + 1))
+        if drafts:
+            self.sessions[session.id] = replace(
+                session, last_sequence=len(said), update_time=self.clock()
+            )
+        return said[len(said) - len(drafts) :]
+
+    def end(
+        self,
+        held: Held,
+        ending: Ending,
+        closing: Sequence[Draft],
+        *,
+        usage: Usage | None = None,
+        steps: int = 0,
+    ) -> list[Message]:
+        """End a run with its last messages."""
+        run = held.run
+        turn = [each for each in self.messages[run.session_id] if each.run_id == run.id]
+        messages = self.append(run, last_messages(turn, ending, closing))
+        held.lease_until = None
+        held.run = replace(
+            run,
+            state=ending.state,
+            stop_reason=ending.stop_reason,
+            error=ending.error,
+            step_count=run.step_count + steps,
+            usage=run.usage + (usage or Usage()),
+            cancel_requested=False,
+            end_time=self.clock(),
+        )
+        return messages
+
+    def _message(self, run: Run, draft: Draft, *, sequence: int) -> Message:
+        return Message(
+            role=draft.role,
+            text=draft.text,
+            tool_calls=draft.tool_calls,
+            tool_call_id=draft.tool_call_id,
+            tool_name=draft.tool_name,
+            citations=draft.citations,
+            metadata=draft.metadata,
+            id=MessageId(self.make_id()),
+            session_id=run.session_id,
+            run_id=run.id,
+            sequence=sequence,
+            create_time=self.clock(),
+        )
+
+
+def bounded(messages: Sequence[Message], *, most: int, max_bytes: int) -> Messages:
+    """The first of some messages, within both bounds but for the very first."""
+    kept: list[Message] = []
+    size = 0
+    for message in messages[:most]:
+        size += wire_size(message)
+        if kept and size > max_bytes:
+            break
+        kept.append(message)
+    return Messages(kept, len(kept) < len(messages))

@@ -1,0 +1,166 @@
+"""The queue of runs in memory, and what workers write."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from services.agent.domain.access import sees
+from services.agent.domain.chat import Ending, RunContext
+from services.agent.domain.errors import AgentDeletedError, FencedError
+from services.agent.domain.models import (
+    Agent,
+    Draft,
+    Message,
+    Offered,
+    Run,
+    RunId,
+    RunState,
+    ToolCallId,
+    Usage,
+)
+from services.agent.domain.queue import Claim, Standing
+from services.agent.store.memory.database import Held, MemoryDatabase
+from services.common.identity import Identity
+
+
+class MemoryRunQueue:
+    """`RunQueue` in memory; the methods are explained there."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+
+    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
+        candidates = [*self._lapsed(), *self._waiting()][:most]
+        return [self._take(held, lease) for held in candidates]
+
+    async def context(self, claim: Claim) -> RunContext:
+        held = held_by(self._db, claim)
+        agent = self._agent(held.run)
+        if agent is None:
+            raise AgentDeletedError.of(held.run.agent_id)
+        held.settings = held.settings or agent.settings
+        return RunContext(
+            run=held.run,
+            agent=replace(agent, settings=held.settings),
+            identity=Identity(held.run.tenant, held.run.user_id),
+            history=self._history(held.run, held.settings.window.messages),
+            turn=self._said(held.run, held.run.turn),
+            started_calls=held.started_calls,
+        )
+
+    def journal(self, claim: Claim) -> "MemoryRunJournal":
+        return MemoryRunJournal(self._db, claim)
+
+    async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
+        standings = await self.standing(claims)
+        for run_id in standings:
+            self._db.runs[run_id].lease_until = self._db.clock() + lease
+        return standings
+
+    async def standing(self, claims: Sequence[Claim]) -> Mapping[RunId, Standing]:
+        standings: dict[RunId, Standing] = {}
+        for claim in claims:
+            held = self._db.runs.get(claim.run.id)
+            if held is not None and holds(held, claim):
+                gone = self._agent(held.run) is None
+                standings[claim.run.id] = Standing(held.run.cancel_requested, gone)
+        return standings
+
+    async def hand_back(self, claim: Claim) -> None:
+        held = self._db.runs.get(claim.run.id)
+        if held is not None and holds(held, claim):
+            held.lease_until = None
+            held.run = replace(held.run, state=RunState.IDLE)
+
+    def _lapsed(self) -> Iterator[Held]:
+        now = self._db.clock()
+        for held in self._db.runs.values():
+            if held.lease_until is not None and held.lease_until < now:
+                yield held
+
+    def _waiting(self) -> Iterator[Held]:
+        for held in self._db.runs.values():
+            idle = held.run.state is RunState.IDLE
+            if idle and held is next(self._db.unfinished(held.run.session_id)):
+                yield held
+
+    def _take(self, held: Held, lease: timedelta) -> Claim:
+        if held.lease_until is not None:
+            held.crashes += 1
+        held.epoch += 1
+        held.lease_until = self._db.clock() + lease
+        started = held.run.start_time or self._db.clock()
+        held.run = replace(held.run, state=RunState.PLANNING, start_time=started)
+        return Claim(held.run, held.epoch, held.crashes)
+
+    def _agent(self, run: Run) -> Agent | None:
+        agent = self._db.agents.get(run.agent_id)
+        seen = agent is not None and sees(Identity(run.tenant, run.user_id), agent)
+        return agent if seen else None
+
+    def _said(self, run: Run, turn: int) -> list[Message]:
+        said = self._db.messages[run.session_id]
+        return [each for each in said if self._db.runs[each.run_id].run.turn == turn]
+
+    def _history(self, run: Run, most: int) -> list[Message]:
+        turns = [held.run.turn for held in self._db.runs_of(run.session_id)]
+        past = [each for turn in turns if turn < run.turn for each in self._said(run, turn)]
+        return past[max(0, len(past) - most) :]
+
+
+class MemoryRunJournal:
+    """`RunJournal` in memory; the methods are explained there."""
+
+    def __init__(self, database: MemoryDatabase, claim: Claim) -> None:
+        self._db = database
+        self._claim = claim
+
+    async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
+        held = self._working()
+        held.run = replace(held.run, state=state, offered=offered or held.run.offered)
+
+    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
+        held = self._working()
+        held.started_calls = frozenset()
+        held.run = replace(
+            held.run, step_count=held.run.step_count + 1, usage=held.run.usage + usage
+        )
+        return self._db.append(held.run, [draft])[0]
+
+    async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
+        self._working().started_calls |= frozenset(call_ids)
+
+    async def append_tool_result(self, draft: Draft) -> Message:
+        return self._db.append(self._working().run, [draft])[0]
+
+    async def finish(
+        self,
+        ending: Ending,
+        closing: Sequence[Draft] = (),
+        *,
+        usage: Usage | None = None,
+        steps: int = 0,
+    ) -> Sequence[Message]:
+        cancelled = ending.state is RunState.CANCELLED
+        held = held_by(self._db, self._claim) if cancelled else self._working()
+        return self._db.end(held, ending, closing, usage=usage, steps=steps)
+
+    def _working(self) -> Held:
+        """The run, still held and not to be cancelled."""
+        held = held_by(self._db, self._claim)
+        if held.run.cancel_requested:
+            raise FencedError
+        return held
+
+
+def holds(held: Held, claim: Claim) -> bool:
+    """Whether the claim is the one that holds the run."""
+    return held.epoch == claim.epoch and held.lease_until is not None
+
+
+def held_by(database: MemoryDatabase, claim: Claim) -> Held:
+    """The run that the claim still holds; FencedError where it does not."""
+    held = database.runs.get(claim.run.id)
+    if held is None or not holds(held, claim):
+        raise FencedError
+    return held

@@ -1,0 +1,114 @@
+"""Rows as domain values, at once and in one place."""
+
+from typing import Final, TypeVar
+
+from asyncpg import Record
+
+from services.agent.domain.models import (
+    Agent,
+    AgentId,
+    Message,
+    MessageId,
+    Role,
+    Run,
+    RunError,
+    RunId,
+    RunState,
+    Session,
+    SessionId,
+    StopReason,
+    ToolCallId,
+    Usage,
+)
+from services.agent.store.codec import (
+    calls_from_json,
+    citations_from_json,
+    offered_from_json,
+    settings_from_json,
+)
+
+T = TypeVar("T")
+
+FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""Below every id: where a list that goes up begins."""
+
+LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Above every id: where a list that goes down begins."""
+
+
+def present(result: T | None) -> T:
+    """The row, or value, of a statement that always gives one."""
+    if result is None:
+        raise LookupError("the statement gave nothing")
+    return result
+
+
+def agent_of(row: Record) -> Agent:
+    """A row of `agent`."""
+    return Agent(
+        id=AgentId(str(row["id"])),
+        tenant=row["tenant"],
+        owner_user_id=row["owner_user_id"],
+        settings=settings_from_json({**row, "window": row["context_window"]}),
+        create_time=row["create_time"],
+        update_time=row["update_time"],
+    )
+
+
+def session_of(row: Record) -> Session:
+    """A row of `chat_session` with `active_run_id`."""
+    active = row["active_run_id"]
+    return Session(
+        id=SessionId(str(row["id"])),
+        tenant=row["tenant"],
+        user_id=row["user_id"],
+        agent_id=AgentId(str(row["agent_id"])),
+        title=row["title"],
+        last_sequence=row["last_sequence"],
+        active_run_id=None if active is None else RunId(str(active)),
+        create_time=row["create_time"],
+        update_time=row["update_time"],
+    )
+
+
+def message_of(row: Record) -> Message:
+    """A row of `chat_message`."""
+    call_id = row["tool_call_id"]
+    return Message(
+        role=Role(row["role"]),
+        text=row["text"],
+        tool_calls=calls_from_json(row["tool_calls"] or ()),
+        tool_call_id=None if call_id is None else ToolCallId(call_id),
+        tool_name=row["tool_name"],
+        citations=citations_from_json(row["citations"] or ()),
+        metadata=row["metadata"] or {},
+        id=MessageId(str(row["id"])),
+        session_id=SessionId(str(row["session_id"])),
+        run_id=RunId(str(row["run_id"])),
+        sequence=row["sequence"],
+        create_time=row["create_time"],
+    )
+
+
+def run_of(row: Record) -> Run:
+    """A row of `run`."""
+    stop_reason, offered, error = row["stop_reason"], row["offered"], row["error_reason"]
+    return Run(
+        id=RunId(str(row["id"])),
+        session_id=SessionId(str(row["session_id"])),
+        tenant=row["tenant"],
+        user_id=row["user_id"],
+        agent_id=AgentId(str(row["agent_id"])),
+        message_id=MessageId(str(row["message_id"])),
+        turn=row["turn"],
+        state=RunState(row["state"]),
+        create_time=row["create_time"],
+        stop_reason=None if stop_reason is None else StopReason(stop_reason),
+        step_count=row["step_count"],
+        usage=Usage(row["input_tokens"], row["output_tokens"]),
+        offered=None if offered is None else offered_from_json(offered),
+        error=None if error is None else RunError(error, row["error_message"]),
+        cancel_requested=row["cancel_requested"],
+        start_time=row["start_time"],
+        end_time=row["end_time"],
+    )

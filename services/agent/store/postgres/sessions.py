@@ -1,0 +1,145 @@
+"""Sessions in PostgreSQL. The user's tenant and id are $1 and $2 of every statement."""
+
+from collections.abc import Sequence
+
+from services.agent.domain.errors import unknown
+from services.agent.domain.models import AgentId, Session, SessionId
+from services.agent.domain.stores import Deleted, RequestKey
+from services.agent.store.postgres.requests import remember
+from services.agent.store.postgres.rows import LAST_ID, present, session_of
+from services.common.db import Pool, PooledConnection, connection, transaction
+from services.common.identity import Identity
+from services.common.ids import NewId
+from services.common.paging import Page
+
+_DELETE_TIMEOUT = 60.0
+
+# The agent must be one that the user sees.
+_INSERT = """
+INSERT INTO chat_session (id, tenant, user_id, agent_id, title, create_time, update_time)
+SELECT $3, $1, $2, id, $5, now(), now()
+FROM agent
+WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = $4
+RETURNING *, NULL::uuid AS active_run_id
+"""
+_GET = """
+SELECT chat_session.*, (
+    SELECT run.id FROM run
+    WHERE run.session_id = chat_session.id AND run.end_time IS NULL
+    ORDER BY run.turn LIMIT 1
+) AS active_run_id
+FROM chat_session
+WHERE tenant = $1 AND user_id = $2 AND id = $3
+"""
+_LIST = """
+SELECT chat_session.*, (
+    SELECT run.id FROM run
+    WHERE run.session_id = chat_session.id AND run.end_time IS NULL
+    ORDER BY run.turn LIMIT 1
+) AS active_run_id
+FROM chat_session
+WHERE tenant = $1 AND user_id = $2 AND id < $3
+ORDER BY id DESC LIMIT $4
+"""
+_LIST_OF_AGENT = """
+SELECT chat_session.*, (
+    SELECT run.id FROM run
+    WHERE run.session_id = chat_session.id AND run.end_time IS NULL
+    ORDER BY run.turn LIMIT 1
+) AS active_run_id
+FROM chat_session
+WHERE tenant = $1 AND user_id = $2 AND id < $3 AND agent_id = $5
+ORDER BY id DESC LIMIT $4
+"""
+_RENAME = """
+UPDATE chat_session SET title = $4, update_time = now()
+WHERE tenant = $1 AND user_id = $2 AND id = $3
+RETURNING id
+"""
+_LOCK = """
+SELECT id FROM chat_session WHERE tenant = $1 AND user_id = $2 AND id = $3 FOR UPDATE
+"""
+# The session is locked and the user's own by now.
+_DELETE_MESSAGES = """
+WITH gone AS (DELETE FROM chat_message WHERE session_id = $1 RETURNING 1)
+SELECT count(*) FROM gone
+"""
+_DELETE_RUNS = """
+WITH gone AS (DELETE FROM run WHERE session_id = $1 RETURNING 1)
+SELECT count(*) FROM gone
+"""
+_DELETE = "DELETE FROM chat_session WHERE id = $1 RETURNING now()"
+
+
+class PostgresSessionStore:
+    """`SessionStore` over the table `chat_session`; the methods are explained there."""
+
+    def __init__(self, pool: Pool, *, make_id: NewId) -> None:
+        self._pool = pool
+        self._make_id = make_id
+
+    async def create(
+        self,
+        identity: Identity,
+        agent_id: AgentId,
+        *,
+        title: str = "",
+        request: RequestKey | None = None,
+    ) -> Session:
+        session_id = SessionId(self._make_id())
+        async with transaction(self._pool) as lent:
+            if request is not None:
+                first = await remember(
+                    lent, identity, request, kind="create_session", result_id=session_id
+                )
+                if first is not None:
+                    return await get_session(lent, identity, SessionId(first))
+            row = await lent.fetchrow(
+                _INSERT, identity.tenant, identity.user_id, session_id, agent_id, title
+            )
+            if row is None:
+                raise unknown("agent", agent_id)
+            return session_of(row)
+
+    async def get(self, identity: Identity, session_id: SessionId) -> Session:
+        async with connection(self._pool) as lent:
+            return await get_session(lent, identity, session_id)
+
+    async def list(
+        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+    ) -> Sequence[Session]:
+        before = page.after[0] if page.after else LAST_ID
+        key = (identity.tenant, identity.user_id, before, page.size + 1)
+        async with connection(self._pool) as lent:
+            if agent_id is None:
+                rows = await lent.fetch(_LIST, *key)
+            else:
+                rows = await lent.fetch(_LIST_OF_AGENT, *key, agent_id)
+            return [session_of(row) for row in rows]
+
+    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
+        async with transaction(self._pool) as lent:
+            await lent.execute(_RENAME, identity.tenant, identity.user_id, session_id, title)
+            return await get_session(lent, identity, session_id)
+
+    async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
+        async with transaction(self._pool, statement_timeout=_DELETE_TIMEOUT) as lent:
+            key = (identity.tenant, identity.user_id, session_id)
+            if await lent.fetchval(_LOCK, *key) is None:
+                raise unknown("session", session_id)
+            messages = await lent.fetchval(_DELETE_MESSAGES, session_id, timeout=_DELETE_TIMEOUT)
+            runs = await lent.fetchval(_DELETE_RUNS, session_id, timeout=_DELETE_TIMEOUT)
+            time = present(await lent.fetchrow(_DELETE, session_id))[0]
+            return Deleted(messages, runs, time)
+
+
+async def get_session(lent: PooledConnection, identity: Identity, session_id: SessionId) -> Session:
+    """A session of the user's.
+
+    Raises:
+        NotFoundError: the user has no such session.
+    """
+    row = await lent.fetchrow(_GET, identity.tenant, identity.user_id, session_id)
+    if row is None:
+        raise unknown("session", session_id)
+    return session_of(row)

@@ -1,0 +1,133 @@
+"""The agent service's stores under test: in memory and in PostgreSQL, by one name each."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from services.agent.domain.models import (
+    AgentSettings,
+    Draft,
+    Message,
+    Role,
+    Run,
+    Session,
+    ToolCall,
+    ToolCallId,
+    Visibility,
+)
+from services.agent.domain.queue import Claim, RunQueue
+from services.agent.domain.stores import AgentStore, MessageStore, RunStore, SessionStore
+from services.agent.store.memory.agents import MemoryAgentStore
+from services.agent.store.memory.database import MemoryDatabase
+from services.agent.store.memory.queue import MemoryRunQueue
+from services.agent.store.memory.runs import MemoryRunStore
+from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
+from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.messages import PostgresMessageStore
+from services.agent.store.postgres.queue import PostgresRunQueue
+from services.agent.store.postgres.runs import PostgresRunStore
+from services.agent.store.postgres.sessions import PostgresSessionStore
+from services.common.clock import now
+from services.common.db import Pool, open_pool
+from services.common.identity import Identity
+from services.common.identity import Role as TenantRole
+from services.common.ids import new_id
+
+QUEUE_LIMIT = 5
+LEASE = timedelta(seconds=30)
+AT_ONCE = timedelta(0)
+"""A lease that has lapsed by the next look."""
+
+ALICE = Identity("acme", "alice")
+BOB = Identity("acme", "bob")
+ADMIN = Identity("acme", "ada", frozenset({TenantRole.ADMIN}))
+STRANGER = Identity("other", "alice")
+
+PRIVATE = AgentSettings("Private")
+SHARED = AgentSettings("Shared", visibility=Visibility.TENANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All stores over one database."""
+
+    agents: AgentStore
+    sessions: SessionStore
+    messages: MessageStore
+    runs: RunStore
+    queue: RunQueue
+
+    async def session(
+        self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
+    ) -> Session:
+        """A new session with a new agent."""
+        agent = await self.agents.create(identity, settings)
+        return await self.sessions.create(identity, agent.id)
+
+    async def started(self, text: str = "Hello", identity: Identity = ALICE) -> Run:
+        """A run waiting in a session of its own."""
+        session = await self.session(identity)
+        run, _ = await self.runs.start(identity, session.id, text)
+        return run
+
+    async def claimed(self, *, lease: timedelta = LEASE) -> Claim:
+        """The next run, taken; there must be one."""
+        [claim] = await self.queue.claim(lease=lease, most=1)
+        return claim
+
+    async def said(self, session: Session | Run, identity: Identity = ALICE) -> list[Message]:
+        """All messages of a session."""
+        session_id = session.session_id if isinstance(session, Run) else session.id
+        found = await self.messages.after(identity, session_id, 0, most=1000, max_bytes=10**9)
+        return list(found.items)
+
+
+def memory_stores() -> Stores:
+    """Stores in memory."""
+    database = MemoryDatabase(clock=now, make_id=new_id)
+    return Stores(
+        agents=MemoryAgentStore(database),
+        sessions=MemorySessionStore(database),
+        messages=MemoryMessageStore(database),
+        runs=MemoryRunStore(database, queue_limit=QUEUE_LIMIT),
+        queue=MemoryRunQueue(database),
+    )
+
+
+def postgres_stores(pool: Pool, *, queue_limit: int = QUEUE_LIMIT) -> Stores:
+    """Stores over a pool."""
+    return Stores(
+        agents=PostgresAgentStore(pool, make_id=new_id),
+        sessions=PostgresSessionStore(pool, make_id=new_id),
+        messages=PostgresMessageStore(pool),
+        runs=PostgresRunStore(pool, make_id=new_id, queue_limit=queue_limit),
+        queue=PostgresRunQueue(pool, make_id=new_id),
+    )
+
+
+@asynccontextmanager
+async def agent_pool(dsn: str, *, max_size: int = 10) -> AsyncIterator[Pool]:
+    """A pool like the agent service's own."""
+    async with open_pool(dsn, schema="agent", application_name="test", max_size=max_size) as pool:
+        yield pool
+
+
+def call(identifier: str, name: str = "look", arguments: str = "{}") -> ToolCall:
+    """A tool call."""
+    return ToolCall(ToolCallId(identifier), name, arguments)
+
+
+def asking(*calls: ToolCall) -> Draft:
+    """A message of the model's that asks for tools."""
+    return Draft(Role.ASSISTANT, "", tool_calls=calls)
+
+
+def result_of(asked: ToolCall, text: str = "seen") -> Draft:
+    """The result of a call."""
+    return Draft(Role.TOOL, text, tool_call_id=asked.id, tool_name=asked.name)
+
+
+def answer(text: str = "Hello, Alice.") -> Draft:
+    """A final answer."""
+    return Draft(Role.ASSISTANT, text)
