@@ -94,13 +94,13 @@ async def _start(stack: AsyncExitStack, data_dir: Path) -> str:
 
 
 def _start_container(stack: AsyncExitStack) -> str:
-    from docker.errors import DockerException
-    from testcontainers.postgres import PostgresContainer
+    if not ("DOCKER_HOST" in os.environ or Path("/var/run/docker.sock").is_socket()):
+        pytest.fail(
+            "CHATMIND_TEST_POSTGRES=container, but there is no Docker engine", pytrace=False
+        )
+    from testcontainers.community.postgres import PostgresContainer
 
-    try:
-        container = stack.enter_context(PostgresContainer("pgvector/pgvector:pg18", driver=None))
-    except DockerException as error:
-        pytest.fail(f"CHATMIND_TEST_POSTGRES=container, but no Docker engine answers: {error}")
+    container = stack.enter_context(PostgresContainer("pgvector/pgvector:pg18", driver=None))
     return str(container.get_connection_url()).rpartition("/")[0]
 
 
