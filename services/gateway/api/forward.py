@@ -5,6 +5,7 @@ client's own metadata. What comes back is the answer, or the status just as the 
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -12,9 +13,10 @@ from typing import NoReturn
 import grpc
 from grpc import aio
 
-from services.common.channel import DEFAULT_DEADLINE_SECONDS, OutgoingCalls
+from services.common.channel import OutgoingCalls
 from services.common.interceptors.authentication import OPEN_SERVICES, current_identity
 from services.common.interceptors.base import Behaviour, Context, OptionalHandler
+from services.common.interceptors.deadline import time_left
 from services.common.status import DETAILS_KEY
 from services.gateway.api.methods import Method
 from services.gateway.api.streaming import ClientStreams
@@ -53,9 +55,9 @@ class Forwarder(grpc.GenericRpcHandler):
         self._streams = streams
         self._upload_seconds = upload_seconds
         self._handlers = {
-            method.path: self._handler(method, upstreams[method.service])
+            method.path: self._handler(method, upstreams[method.owner])
             for method in methods
-            if method.service in upstreams
+            if method.owner in upstreams
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
@@ -76,7 +78,7 @@ class Forwarder(grpc.GenericRpcHandler):
             try:
                 return await ask(
                     request,
-                    timeout=_time_left(context, DEFAULT_DEADLINE_SECONDS),
+                    timeout=time_left(math.inf),
                     metadata=upstream.calls.metadata(current_identity()),
                 )
             except aio.AioRpcError as error:
@@ -91,7 +93,7 @@ class Forwarder(grpc.GenericRpcHandler):
             async with self._streams.open(context) as write:
                 answers = ask(
                     request,
-                    timeout=_time_left(context, None),
+                    timeout=context.time_remaining(),
                     metadata=upstream.calls.metadata(current_identity()),
                 )
                 try:
@@ -109,7 +111,7 @@ class Forwarder(grpc.GenericRpcHandler):
 
         async def forward(parts: AsyncIterator[bytes], context: Context) -> bytes:
             call = ask(
-                timeout=_time_left(context, self._upload_seconds),
+                timeout=context.time_remaining() or self._upload_seconds,
                 metadata=upstream.calls.metadata(current_identity()),
             )
             try:
@@ -160,8 +162,3 @@ async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream)
         error.details() or "",
         trailing_metadata=() if details is None else ((DETAILS_KEY, details),),
     )
-
-
-def _time_left(context: Context, otherwise: float | None) -> float | None:
-    left = context.time_remaining()
-    return otherwise if left is None else left

@@ -1,6 +1,6 @@
 """Bounds how many calls go on at once, each kind apart, so that none can crowd out another."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,11 @@ class Room:
     calls: Slots
     uploads: Slots
     streams: Slots
+
+    def taken(self) -> Mapping[str, int]:
+        """How many calls of each kind go on now."""
+        kinds = (self.calls, self.uploads, self.streams)
+        return {slots.kind: slots.taken for slots in kinds}
 
     def of(self, method: Method) -> Slots:
         """The room for calls of a method."""

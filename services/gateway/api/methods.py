@@ -42,6 +42,11 @@ class Method:
         return f"/{self.service}/{self.name}"
 
     @property
+    def owner(self) -> str:
+        """The part of ChatMind that answers it, such as `agent`."""
+        return self.service.split(".")[1]
+
+    @property
     def repeatable(self) -> bool:
         """Whether it only reads, so that it may be asked again when a line breaks."""
         return self.name.startswith(("Get", "List")) and not self.streams_out

@@ -15,9 +15,10 @@ from chatmind.agent.v1 import (
 )
 from grpc import aio
 
-from services.common.channel import DEFAULT_DEADLINE_SECONDS, OutgoingCalls
+from services.common.channel import OutgoingCalls
 from services.common.errors import FieldViolation, InvalidArgumentError
 from services.common.identity import Identity
+from services.common.interceptors.deadline import time_left
 from services.gateway.clients import convert
 from services.gateway.clients.failures import translated
 from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
@@ -48,9 +49,7 @@ class AgentClient:
         try:
             response = await _insisting(
                 lambda left: self._agents.CreateSession(
-                    request,
-                    timeout=left,
-                    metadata=self._calls.metadata(identity),
+                    request, timeout=left, metadata=self._calls.metadata(identity)
                 )
             )
         except InvalidArgumentError as error:
@@ -123,7 +122,7 @@ async def _insisting(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT
         call: takes the seconds that are left.
     """
     now = asyncio.get_running_loop().time
-    until = now() + DEFAULT_DEADLINE_SECONDS
+    until = now() + time_left()
     for pause in _PAUSES:
         try:
             with _translated():

@@ -5,6 +5,7 @@ from grpc import aio
 
 from services.common.errors import (
     AbortedError,
+    DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
@@ -36,6 +37,7 @@ _BY_REASON: dict[str, type[ServiceError]] = {
 }
 _BY_CODE: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.ABORTED: AbortedError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
     grpc.StatusCode.NOT_FOUND: NotFoundError,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
@@ -45,7 +47,6 @@ _BY_CODE: dict[grpc.StatusCode, type[ServiceError]] = {
 # Without a reason these come from a line that broke or a process that ended, not from a service.
 _BROKEN = {
     grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNAVAILABLE,
 }
@@ -64,4 +65,9 @@ def translated(error: aio.AioRpcError, *, service: str) -> Exception:
     kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(failure.code)
     if kind is None:
         return error
-    return kind(failure.message, metadata=failure.metadata, violations=failure.violations)
+    return kind(
+        failure.message,
+        metadata=failure.metadata,
+        violations=failure.violations,
+        retry_after=failure.retry_after,
+    )

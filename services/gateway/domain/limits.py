@@ -9,10 +9,14 @@ _RETRY_AFTER = 1.0
 
 
 class Slots:
-    """The room for calls of one kind."""
+    """The room for calls of one kind.
+
+    Attributes:
+        kind: what they are called, in the plural.
+    """
 
     def __init__(self, kind: str, *, most: int, most_per_key: int) -> None:
-        self._kind = kind
+        self.kind = kind
         self._most = most
         self._most_per_key = most_per_key
         self._taken: Counter[KeyId] = Counter()
@@ -42,5 +46,5 @@ class Slots:
 
     def _full(self, who: str) -> ResourceExhaustedError:
         return ResourceExhaustedError(
-            f"{who} as many {self._kind} open as it may.", retry_after=_RETRY_AFTER
+            f"{who} as many {self.kind} open as it may.", retry_after=_RETRY_AFTER
         )
