@@ -1,0 +1,43 @@
+"""Real gRPC servers of one method, whose behaviour is the test's."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import grpc
+from grpc import aio
+
+Behaviour: TypeAlias = "Callable[[Any, aio.ServicerContext[Any, Any]], Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | Behaviour"
+
+METHOD = "/test.v1.TestService/Method"
+_SERVICE, _, _NAME = METHOD[1:].partition("/")
+
+
+@asynccontextmanager
+async def serving(
+    handler: Handler, *interceptors: aio.ServerInterceptor
+) -> AsyncIterator[aio.Channel]:
+    """A channel to a server that answers `METHOD`, in bytes; a bare behaviour is a unary one."""
+    if not isinstance(handler, grpc.RpcMethodHandler):
+        handler = grpc.unary_unary_rpc_method_handler(handler)
+    server = aio.server(interceptors=interceptors)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(_SERVICE, {_NAME: handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(0)
+
+
+def raising(error: BaseException) -> Behaviour:
+    """A unary behaviour that fails."""
+
+    async def behave(request: Any, context: Any) -> bytes:
+        raise error
+
+    return behave

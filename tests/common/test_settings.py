@@ -1,0 +1,144 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field, PostgresDsn, SecretStr, StringConstraints, ValidationError
+
+from services.common.settings import Address, ServerSettings, read_settings, settings_config
+
+SECRET = "hunter2hunter2"
+
+
+class ExampleSettings(ServerSettings):
+    """Settings with one field of each kind that a service has."""
+
+    model_config = settings_config("CHATMIND_EXAMPLE_")
+
+    listen: Address = "127.0.0.1:8051"
+    database_url: PostgresDsn = Field(validation_alias="CHATMIND_DATABASE_URL")
+    token: Annotated[SecretStr, Field(min_length=8)] = SecretStr("long enough")
+    mode: Annotated[str, StringConstraints(pattern="^(a|b)$")] = "a"
+    weights: dict[str, float] = Field(default_factory=dict)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """An environment with all that the settings need."""
+    monkeypatch.setenv("CHATMIND_EXAMPLE_IDENTITY_DIR", str(tmp_path))
+    monkeypatch.setenv("CHATMIND_DATABASE_URL", "postgresql://127.0.0.1/chatmind")
+    return monkeypatch
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What is told about settings that do not hold."""
+    with pytest.raises(SystemExit) as caught:
+        read_settings(ExampleSettings)
+    out, err = capsys.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    return err.splitlines()
+
+
+class TestReadSettings:
+    def test_what_is_set_wins_over_the_default(
+        self, environment: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_LISTEN", "0.0.0.0:9000")
+        settings = read_settings(ExampleSettings)
+
+        assert settings.listen == "0.0.0.0:9000"
+        assert settings.identity_dir == tmp_path
+        assert settings.max_message_bytes == 20 * 1024 * 1024
+
+    def test_settings_cannot_be_changed(self) -> None:
+        with pytest.raises(ValidationError):
+            read_settings(ExampleSettings).mode = "b"  # type: ignore[misc]  # that is the point
+
+    def test_every_wrong_one_is_named_by_its_variable(
+        self, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        environment.delenv("CHATMIND_EXAMPLE_IDENTITY_DIR")
+        environment.setenv("CHATMIND_EXAMPLE_DRAIN_SECONDS", "61")
+        environment.setenv("CHATMIND_EXAMPLE_MAX_MESSAGE_BYTES", "many")
+        environment.setenv("CHATMIND_DATABASE_URL", "nowhere")
+        told = [line.partition(": ")[0] for line in refused(capsys)]
+
+        assert sorted(told) == [
+            "CHATMIND_DATABASE_URL",
+            "CHATMIND_EXAMPLE_DRAIN_SECONDS",
+            "CHATMIND_EXAMPLE_IDENTITY_DIR",
+            "CHATMIND_EXAMPLE_MAX_MESSAGE_BYTES",
+        ]
+
+    def test_a_bound_is_told(
+        self, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_GRACE_SECONDS", "-1")
+
+        assert refused(capsys) == [
+            "CHATMIND_EXAMPLE_GRACE_SECONDS: Input should be greater than or equal to 0"
+        ]
+
+    @pytest.mark.parametrize(
+        ("variable", "value"),
+        [
+            ("CHATMIND_EXAMPLE_TOKEN", SECRET[:7]),
+            ("CHATMIND_DATABASE_URL", f"mysql://ada:{SECRET}@db/x"),
+            ("CHATMIND_DATABASE_URL", f"postgresql://ada:{SECRET}@db:notaport/x"),
+            ("CHATMIND_EXAMPLE_MODE", SECRET),
+            ("CHATMIND_EXAMPLE_GRACE_SECONDS", SECRET),
+            ("CHATMIND_EXAMPLE_LISTEN", f"{SECRET}:x"),
+            ("CHATMIND_EXAMPLE_WEIGHTS", f'{{"{SECRET}'),
+            ("CHATMIND_EXAMPLE_WEIGHTS", f'{{"a": "{SECRET}"}}'),
+            ("CHATMIND_EXAMPLE_LOG_LEVEL", SECRET),
+        ],
+    )
+    def test_what_it_was_set_to_is_never_told(
+        self,
+        environment: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        variable: str,
+        value: str,
+    ) -> None:
+        environment.setenv(variable, value)
+        told = "\n".join(refused(capsys))
+
+        assert told
+        assert SECRET[:7] not in told
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        "address", ["127.0.0.1:8051", "localhost:0", "0.0.0.0:65535", "[::]:8051", "[::1]:1"]
+    )
+    def test_host_and_port_make_an_address(
+        self, environment: pytest.MonkeyPatch, address: str
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_LISTEN", address)
+
+        assert read_settings(ExampleSettings).listen == address
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "8051",
+            ":8051",
+            "host",
+            "host:",
+            "host:x",
+            "host:65536",
+            "::1:80",
+            "http://a:80",
+            "a:1\n",
+        ],
+    )
+    def test_anything_else_does_not(
+        self,
+        environment: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        address: str,
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_LISTEN", address)
+
+        assert refused(capsys)[0].startswith("CHATMIND_EXAMPLE_LISTEN: ")
