@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.common.text import Json
-from services.knowledge.domain.ingest.chunk import Piece
+from services.knowledge.domain.ingest.pieces import Piece
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from enum import Enum
 from services.common.identity import Identity
 from services.common.text import Json
 from services.knowledge.domain.embedding import Embedded, TextDigest
-from services.knowledge.domain.ingest.chunk import ChunkPolicy, EmbedField, Piece
+from services.knowledge.domain.ingest.pieces import Piece
+from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
 from services.knowledge.domain.models import (
     ChunkId,
     ContentId,
@@ -15,6 +16,7 @@ from services.knowledge.domain.models import (
     EmbeddingSpace,
     KnowledgeBaseId,
 )
+
 
 class LeaseLostError(Exception):
     """The document is another worker's by now, has a newer upload, or is gone."""
