@@ -1,0 +1,1 @@
+"""Every store in memory, with the behaviour of those in PostgreSQL."""
