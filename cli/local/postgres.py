@@ -22,6 +22,7 @@ from cli.local.initdb import create_cluster
 from cli.local.launch import Launch, find_binaries, hand_over, launches
 from cli.local.ports import free_ports
 from cli.local.programs import Programs, stop
+from services.common.db import identifier
 
 _POLL = 0.02
 _SETTINGS = {
@@ -36,7 +37,8 @@ class EmbeddedPostgres:
     """A PostgreSQL server that lives as long as the `async with` block.
 
     What a server before it left behind is cleared up first: one that outlived its supervisor is
-    shut down, one that was killed is recovered from its log by PostgreSQL itself.
+    shut down, one that was killed is recovered from its log by PostgreSQL itself. On Linux the
+    server also ends with the thread that runs the event loop, be it by SIGKILL.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class EmbeddedPostgres:
         connection = await asyncpg.connect(self.dsn("postgres"))
         try:
             with suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
-                await connection.execute(f'CREATE DATABASE "{name}"')
+                await connection.execute(f"CREATE DATABASE {identifier(name)}")
         finally:
             await connection.close()
         return self.dsn(name)

@@ -7,7 +7,8 @@ the id to have a name. Neither is met by loosening or creating anything:
 `namespace` maps the present user to USER in a user namespace of its own. The kernel goes on
 checking files against the real user, so data directory and binaries may lie wherever that user
 reaches, under a 0700 home too, and all stays owned by it. Outside the namespace the program holds
-no capability. Many containers forbid this; the exit code is then `EXIT_FORBIDDEN`.
+no capability, but what root owns is within reach of the database's superuser, as of all that root
+starts. Many containers forbid namespaces; the exit code is then `EXIT_FORBIDDEN`.
 
 `user` becomes USER for good: for those containers, and for a cluster that belongs to somebody else.
 Where that user cannot reach program or data (root's 0700 home), it keeps CAP_DAC_OVERRIDE, so that

@@ -5,6 +5,9 @@ with the row in `<schema>.schema_migration` that records its hash. A file is nev
 was applied, and never left out; both are refused. A database that is ahead of the files belongs to
 a newer release: nothing is done, so that going back one release stays possible.
 
+Names in a file mean the service's schema; an extension, which all share, is created with `SCHEMA
+public`. Files hold plain statements: no transaction control, nothing that refuses a transaction.
+
 Runs on a direct connection, not through a pooler: the advisory lock belongs to the session.
 """
 
