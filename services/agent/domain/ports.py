@@ -186,6 +186,9 @@ class Subscription(Protocol):
     async def wait(self) -> None:
         """Return when there may be news since the last return, or now and then without any."""
 
+    def wake(self) -> None:
+        """Let the present `wait` return, or else the next one."""
+
 
 class Listener(Protocol):
     """Hears hints; they may be lost, doubled or late: the rows are the truth."""

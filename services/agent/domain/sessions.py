@@ -1,7 +1,19 @@
 """Conversations: opening, naming and deleting them, and reading what was said."""
 
+from collections.abc import Sequence
+from typing import Final
+
+from services.agent.domain import hints
+from services.agent.domain.models import AgentId, Session, SessionId
+from services.agent.domain.ports import Notifier
+from services.agent.domain.stores import Deleted, Messages, MessageStore, RequestKey, SessionStore
+from services.common.identity import Identity
+from services.common.paging import Page
+
+MAX_PAGE_BYTES: Final = 3 * 1024 * 1024 - 4096
+"""What the messages of one page take on the wire at most; leaves room for the page token."""
+
 _TITLE_CHARACTERS = 80
-_MAX_TITLE_BYTES = 400
 
 
 def title_of(text: str) -> str:
@@ -9,5 +21,70 @@ def title_of(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     title = " ".join(line.split())
     if len(title) > _TITLE_CHARACTERS:
-        title = title[: _TITLE_CHARACTERS - 1].rstrip() + "…"
-    return title.encode()[:_MAX_TITLE_BYTES].decode(errors="ignore")
+        return title[: _TITLE_CHARACTERS - 1].rstrip() + "…"
+    return title
+
+
+class Sessions:
+    """Opens, shows and deletes sessions; each is seen by its user alone."""
+
+    def __init__(self, store: SessionStore, *, messages: MessageStore, notifier: Notifier) -> None:
+        self._store = store
+        self._messages = messages
+        self._notifier = notifier
+
+    async def create(
+        self,
+        identity: Identity,
+        agent_id: AgentId,
+        *,
+        title: str = "",
+        request: RequestKey | None = None,
+    ) -> Session:
+        """A new session of this user's with an agent.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+            RequestIdReusedError: the request came before with other content.
+        """
+        return await self._store.create(identity, agent_id, title=title, request=request)
+
+    async def get(self, identity: Identity, session_id: SessionId) -> Session:
+        """A session of the user's; NotFoundError where there is none."""
+        return await self._store.get(identity, session_id)
+
+    async def list(
+        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+    ) -> Sequence[Session]:
+        """The user's sessions, newest first, one more than the page takes."""
+        return await self._store.list(identity, page, agent_id=agent_id)
+
+    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
+        """The session with another title; NotFoundError where there is none."""
+        return await self._store.rename(identity, session_id, title)
+
+    async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
+        """Delete a session with all that belongs to it; NotFoundError where there is none."""
+        deleted = await self._store.delete(identity, session_id)
+        self._notifier.notify(session_id)
+        self._notifier.notify(hints.STOPS)
+        return deleted
+
+    async def messages(
+        self, identity: Identity, session_id: SessionId, page: Page, *, newest_first: bool = False
+    ) -> Messages:
+        """A page of what was said; its sort key is the sequence.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """
+        await self._store.get(identity, session_id)
+        last = int(page.after[0]) if page.after else None
+        most = page.size
+        if newest_first:
+            return await self._messages.before(
+                identity, session_id, last, most=most, max_bytes=MAX_PAGE_BYTES
+            )
+        return await self._messages.after(
+            identity, session_id, last or 0, most=most, max_bytes=MAX_PAGE_BYTES
+        )

@@ -1,0 +1,120 @@
+"""Agents: what they may be made of is checked before they are kept."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+
+from services.agent.domain import hints
+from services.agent.domain.errors import (
+    UnknownKnowledgeBaseError,
+    UnknownModelError,
+    UnknownToolError,
+)
+from services.agent.domain.models import Agent, AgentId, AgentSettings
+from services.agent.domain.patch import patched, paths
+from services.agent.domain.ports import Knowledge, ModelRegistry, Notifier, ToolRegistry
+from services.agent.domain.stores import AgentStore, RequestKey
+from services.common.errors import InvalidArgumentError
+from services.common.identity import Identity
+from services.common.paging import Page
+
+
+class Agents:
+    """Makes, shows and changes agents."""
+
+    def __init__(
+        self,
+        store: AgentStore,
+        *,
+        models: ModelRegistry,
+        tools: ToolRegistry,
+        knowledge: Knowledge,
+        notifier: Notifier,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._tools = tools
+        self._knowledge = knowledge
+        self._notifier = notifier
+
+    async def create(
+        self, identity: Identity, settings: AgentSettings, *, request: RequestKey | None = None
+    ) -> Agent:
+        """A new agent of this user's.
+
+        Raises:
+            InvalidArgumentError: a setting cannot be; the field is named.
+            KnowledgeUnavailableError: its bases cannot be checked now.
+            RequestIdReusedError: the request came before with other content.
+        """
+        if request is not None:
+            first = await self._store.created(identity, request)
+            if first is not None:
+                return first
+        await self._check(identity, settings, paths())
+        return await self._store.create(identity, settings, request=request)
+
+    async def get(self, identity: Identity, agent_id: AgentId) -> Agent:
+        """An agent that the user sees; NotFoundError where there is none."""
+        return await self._store.get(identity, agent_id)
+
+    async def list(
+        self, identity: Identity, page: Page, *, display_name: str = ""
+    ) -> Sequence[Agent]:
+        """Agents that the user sees, oldest first, one more than the page takes."""
+        return await self._store.list(identity, page, display_name=display_name)
+
+    async def update(
+        self, identity: Identity, agent_id: AgentId, new: AgentSettings, changed: Iterable[str]
+    ) -> Agent:
+        """The agent with the settings at some paths taken from the new ones.
+
+        Raises:
+            InvalidArgumentError: a setting cannot be; the field is named.
+            KnowledgeUnavailableError: its bases cannot be checked now.
+            NotFoundError: the user sees no such agent.
+            PermissionDeniedError: the user sees it but may not change it.
+        """
+        changed = frozenset(changed)
+        await self._store.get(identity, agent_id)
+        await self._check(identity, new, changed)
+        change = partial(patched, new=new, changed=changed)
+        agent = await self._store.update(identity, agent_id, change)
+        self._notifier.notify(hints.STOPS)
+        return agent
+
+    async def delete(self, identity: Identity, agent_id: AgentId) -> datetime:
+        """Delete an agent; gives when. Its sessions stay, its runs end.
+
+        Raises:
+            NotFoundError: the user sees no such agent.
+            PermissionDeniedError: the user sees it but may not delete it.
+        """
+        time = await self._store.delete(identity, agent_id)
+        self._notifier.notify(hints.STOPS)
+        return time
+
+    async def _check(
+        self, identity: Identity, settings: AgentSettings, changed: frozenset[str]
+    ) -> None:
+        if "display_name" in changed and not settings.display_name.strip():
+            raise InvalidArgumentError.of_field("agent.display_name", "must not be empty")
+        if "model" in changed and self._models.get(settings.model) is None:
+            known = (info.name for info in self._models.list())
+            raise UnknownModelError.of("agent.model", settings.model, known=known)
+        if "tools" in changed:
+            self._check_tools(settings.tools)
+        if "knowledge_base_ids" in changed and settings.knowledge_base_ids:
+            await self._check_bases(identity, settings)
+
+    def _check_tools(self, names: Sequence[str]) -> None:
+        for place, name in enumerate(names):
+            if self._tools.get(name) is None:
+                known = (spec.name for spec in self._tools.list())
+                raise UnknownToolError.of(f"agent.tools[{place}]", name, known=known)
+
+    async def _check_bases(self, identity: Identity, settings: AgentSettings) -> None:
+        bases = await self._knowledge.bases(identity, settings.knowledge_base_ids)
+        for place, base_id in enumerate(settings.knowledge_base_ids):
+            if base_id not in bases:
+                raise UnknownKnowledgeBaseError.of(f"agent.knowledge_base_ids[{place}]", base_id)

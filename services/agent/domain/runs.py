@@ -1,0 +1,61 @@
+"""Runs as their users start, see and stop them."""
+
+from collections.abc import Sequence
+
+from services.agent.domain import hints
+from services.agent.domain.models import Message, Run, RunId, SessionId, WhenBusy
+from services.agent.domain.ports import Notifier
+from services.agent.domain.stores import RequestKey, RunStore, SessionStore
+from services.common.identity import Identity
+from services.common.paging import Page
+
+
+class Runs:
+    """Starts, shows and stops runs; each is seen by its user alone."""
+
+    def __init__(self, store: RunStore, *, sessions: SessionStore, notifier: Notifier) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._notifier = notifier
+
+    async def start(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        text: str,
+        *,
+        when_busy: WhenBusy = WhenBusy.ENQUEUE,
+        request: RequestKey | None = None,
+    ) -> tuple[Run, Message]:
+        """Commit a user message with the run that will answer it; see `RunStore.start`."""
+        started = await self._store.start(
+            identity, session_id, text, when_busy=when_busy, request=request
+        )
+        self._notifier.notify(session_id)
+        self._notifier.notify(hints.RUNS)
+        return started
+
+    async def get(self, identity: Identity, run_id: RunId) -> Run:
+        """A run of the user's; NotFoundError where there is none."""
+        return await self._store.get(identity, run_id)
+
+    async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
+        """A session's runs, newest first, one more than the page takes.
+
+        Raises:
+            NotFoundError: the user has no such session.
+        """
+        await self._sessions.get(identity, session_id)
+        return await self._store.list(identity, session_id, page)
+
+    async def cancel(self, identity: Identity, run_id: RunId) -> Run:
+        """Ask for a run to be stopped; may be repeated, and changes nothing after the end.
+
+        Raises:
+            NotFoundError: the user has no such run.
+        """
+        run = await self._store.cancel(identity, run_id)
+        self._notifier.notify(run.session_id)
+        # Its worker has to hear of it; where none holds it, the next run may begin.
+        self._notifier.notify(hints.STOPS if run.cancel_requested else hints.RUNS)
+        return run

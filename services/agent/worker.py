@@ -1,0 +1,316 @@
+"""Takes waiting runs and works on them: a lease each, watched over, and an orderly end for all.
+
+    take ──▶ hold ──▶ drive (the turn loop, with the journal)
+                └──── decided: done · cancelled · agent gone · failed · hand back · lost
+    keep: renews the leases and learns of wishes to cancel
+
+Whatever ends the work on a run is *decided* first and carried out by the run's own holder: the loop
+is cancelled, then the last write is made, fenced like all others. A holder whose lease may have
+lapsed, by its own monotonic clock, writes nothing any more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum, auto
+from typing import TypeAlias, assert_never
+
+import structlog
+
+from services.agent.domain import hints
+from services.agent.domain.chat import RunContext
+from services.agent.domain.endings import (
+    AGENT_DELETED,
+    CANCELLED,
+    CANCELLED_NOTICE,
+    CRASH_LOOP,
+    INTERNAL,
+    notice,
+)
+from services.agent.domain.errors import AgentDeletedError, FencedError
+from services.agent.domain.journal import HintingJournal
+from services.agent.domain.ports import Listener, Notifier, RunJournal, Subscription
+from services.agent.domain.queue import Claim, RunQueue, Standing
+from services.common.errors import (
+    AbortedError,
+    ResourceExhaustedError,
+    ServiceError,
+    UnavailableError,
+)
+from services.common.tasks import BackgroundTasks, background_tasks
+
+Turns: TypeAlias = Callable[[RunContext, RunJournal], Awaitable[object]]
+"""Works on a run to its end, or raises FencedError."""
+
+_RETRY_PAUSE = 0.1
+
+# As they are, not as the errors of this service that derive from them.
+_DATABASE_ERRORS = (AbortedError, ResourceExhaustedError, UnavailableError)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker works.
+
+    Attributes:
+        runs_at_once: how many runs it holds at most.
+        lease: for how long a run stays its own without a renewal.
+        crash_limit: how many workers may be lost on a run before it is given up.
+        stop_grace: seconds for a cancelled loop to end before the run is ended over its head.
+    """
+
+    runs_at_once: int = 32
+    lease: timedelta = timedelta(seconds=30)
+    crash_limit: int = 5
+    stop_grace: float = 0.5
+
+
+class Outcome(Enum):
+    """What becomes of a run that is held."""
+
+    DONE = auto()
+    LOST = auto()
+    HAND_BACK = auto()
+    CANCEL = auto()
+    AGENT_GONE = auto()
+    CRASH_LOOP = auto()
+    FAIL = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A run in hand.
+
+    Attributes:
+        claim: the hold.
+        journal: its writes.
+        until: the monotonic time at which the lease may have lapsed.
+        outcome: what becomes of it; the first decision holds.
+        decided: set with the outcome.
+    """
+
+    claim: Claim
+    journal: RunJournal
+    until: float
+    outcome: Outcome | None = None
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def decide(self, outcome: Outcome) -> None:
+        """Let this become of it, unless something else was decided before."""
+        self.outcome = self.outcome or outcome
+        self.decided.set()
+
+
+class Worker:
+    """One process's share of the work."""
+
+    def __init__(
+        self,
+        queue: RunQueue,
+        turns: Turns,
+        *,
+        listener: Listener,
+        notifier: Notifier,
+        pace: Pace | None = None,
+    ) -> None:
+        self._queue = queue
+        self._turns = turns
+        self._listener = listener
+        self._notifier = notifier
+        self._pace = pace or Pace()
+        self._lease = self._pace.lease.total_seconds()
+        self._held: dict[_Held, asyncio.Task[None]] = {}
+        self._stopping = False
+        self._log = structlog.get_logger("worker")
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Works for as long as the block lasts; what is in hand then is handed back."""
+        with self._listener.subscribe(hints.RUNS) as news:
+            async with background_tasks() as tasks:
+                tasks.start("keep runs", self._keep())
+                taking = tasks.start("take runs", self._take(tasks, news))
+                try:
+                    yield
+                finally:
+                    self._stopping = True
+                    news.wake()
+                    await asyncio.wait({taking})
+                    await self._hand_all_back()
+
+    async def _take(self, tasks: BackgroundTasks, news: Subscription) -> None:
+        """Take runs while there is room, and hold each in a task of its own."""
+        while not self._stopping:
+            room = self._pace.runs_at_once - len(self._held)
+            taken = await self._claim(room) if room else []
+            for held in taken:
+                name = f"run {held.claim.run.id}"
+                self._held[held] = tasks.start(name, self._hold(held, news))
+            if not room or len(taken) < room:
+                await news.wait()
+
+    async def _claim(self, most: int) -> list[_Held]:
+        until = asyncio.get_running_loop().time() + self._lease
+        try:
+            claims = await self._queue.claim(lease=self._pace.lease, most=most)
+        except ServiceError as error:
+            self._log.warning("no runs can be taken", reason=error.reason)
+            return []
+        return [_Held(claim, self._journal(claim), until) for claim in claims]
+
+    def _journal(self, claim: Claim) -> RunJournal:
+        return HintingJournal(
+            self._queue.journal(claim), session_id=claim.run.session_id, notifier=self._notifier
+        )
+
+    async def _hold(self, held: _Held, news: Subscription) -> None:
+        """Have the run worked on until it is decided what becomes of it, and carry that out."""
+        run = held.claim.run
+        structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
+        self._decide_early(held)
+        async with background_tasks() as tasks:
+            try:
+                work = tasks.start(f"turns of {run.id}", self._drive(held))
+                await self._decided(held)
+                work.cancel()
+                await asyncio.wait({work}, timeout=self._pace.stop_grace)
+                await self._carry_out(held)
+            finally:
+                del self._held[held]
+                news.wake()
+
+    def _decide_early(self, held: _Held) -> None:
+        """A run that lost too many workers, or is to be cancelled, is not worked on again."""
+        if held.claim.run.cancel_requested:
+            held.decide(Outcome.CANCEL)
+        elif held.claim.crashes >= self._pace.crash_limit:
+            held.decide(Outcome.CRASH_LOOP)
+
+    async def _drive(self, held: _Held) -> None:
+        if held.outcome is not None:
+            return
+        try:
+            context = await self._queue.context(held.claim)
+            await self._turns(context, held.journal)
+        except FencedError:
+            held.decide(await self._why_fenced(held))
+        except AgentDeletedError:
+            held.decide(Outcome.AGENT_GONE)
+        except Exception as error:  # noqa: BLE001 - a fault in one run must not end all others
+            if type(error) in _DATABASE_ERRORS:
+                self._log.warning("run interrupted", cause=repr(error.__cause__))
+                held.decide(Outcome.HAND_BACK)
+            else:
+                self._log.exception("run failed")
+                held.decide(Outcome.FAIL)
+        else:
+            held.decide(Outcome.DONE)
+
+    async def _why_fenced(self, held: _Held) -> Outcome:
+        """A wish to cancel fences the loop off, too."""
+        try:
+            standing = (await self._queue.standing([held.claim])).get(held.claim.run.id)
+        except ServiceError:
+            return Outcome.HAND_BACK
+        return _outcome_of(standing) or Outcome.HAND_BACK
+
+    async def _decided(self, held: _Held) -> None:
+        """Wait for a decision, but not beyond the lease."""
+        while held.outcome is None:
+            try:
+                async with asyncio.timeout_at(held.until):
+                    await held.decided.wait()
+            except TimeoutError:
+                if asyncio.get_running_loop().time() >= held.until:
+                    self._log.warning("lease lapsed")
+                    held.decide(Outcome.LOST)
+
+    async def _carry_out(self, held: _Held) -> None:
+        """Make the last write; tried again for as long as the lease holds."""
+        clock = asyncio.get_running_loop().time
+        while clock() < held.until:
+            try:
+                await self._write_end(held)
+            except ServiceError as error:
+                self._log.warning("run cannot be ended yet", reason=error.reason)
+                await asyncio.sleep(_RETRY_PAUSE)
+            except FencedError:
+                if await self._why_fenced(held) is not Outcome.CANCEL:
+                    return
+                held.outcome = Outcome.CANCEL
+            except Exception:  # noqa: BLE001 - it must not end all others either
+                # Its lease is left to lapse.
+                self._log.exception("run cannot be ended")
+                return
+            else:
+                return
+
+    async def _write_end(self, held: _Held) -> None:
+        match held.outcome:
+            case Outcome.CANCEL:
+                await held.journal.finish(CANCELLED, [notice(CANCELLED_NOTICE)])
+            case Outcome.AGENT_GONE:
+                await held.journal.finish(AGENT_DELETED)
+            case Outcome.CRASH_LOOP:
+                await held.journal.finish(CRASH_LOOP)
+            case Outcome.FAIL:
+                await held.journal.finish(INTERNAL)
+            case Outcome.HAND_BACK:
+                await self._queue.hand_back(held.claim)
+                self._notifier.notify(hints.RUNS)
+                self._notifier.notify(held.claim.run.session_id)
+            case Outcome.DONE | Outcome.LOST | None:
+                return
+            case _:
+                assert_never(held.outcome)
+
+    async def _hand_all_back(self) -> None:
+        holding = list(self._held.values())
+        for held in self._held:
+            held.decide(Outcome.HAND_BACK)
+        if holding:
+            await asyncio.wait(holding)
+
+    async def _keep(self) -> None:
+        """Renew the leases every third of their time; look for wishes to cancel with every hint."""
+        clock = asyncio.get_running_loop().time
+        renewed = clock()
+        with self._listener.subscribe(hints.STOPS) as news:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(renewed + self._lease / 3):
+                        await news.wait()
+                due = clock() >= renewed + self._lease / 3
+                renewed = clock() if due else renewed
+                if self._held:
+                    await self._look_after(list(self._held), renew=due)
+
+    async def _look_after(self, held: Sequence[_Held], *, renew: bool) -> None:
+        until = asyncio.get_running_loop().time() + self._lease
+        claims = [each.claim for each in held]
+        try:
+            if renew:
+                standings = await self._queue.renew(claims, lease=self._pace.lease)
+            else:
+                standings = await self._queue.standing(claims)
+        except ServiceError as error:
+            self._log.warning("leases cannot be looked after", reason=error.reason)
+            return
+        for each in held:
+            standing = standings.get(each.claim.run.id)
+            outcome = _outcome_of(standing)
+            if outcome is not None:
+                each.decide(outcome)
+            if renew and standing is not None:
+                each.until = until
+
+
+def _outcome_of(standing: Standing | None) -> Outcome | None:
+    """What a run's standing makes of it; None lets it go on."""
+    if standing is None:
+        return Outcome.LOST
+    if standing.cancel_requested:
+        return Outcome.CANCEL
+    return Outcome.AGENT_GONE if standing.agent_gone else None
