@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar
 
 from services.agent.domain.chat import (
     Ending,
@@ -42,7 +43,7 @@ from services.agent.domain.models import (
     Usage,
 )
 from services.agent.domain.plan import Planner
-from services.agent.domain.ports import Tool
+from services.agent.domain.ports import Model, Tool
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
@@ -55,7 +56,7 @@ SESSION = SessionId("s1")
 USAGE = Usage(10, 5)
 
 Answer = ModelReply | Exception
-Replying = Callable[[ModelRequest], Answer] | Callable[[ModelRequest], Awaitable[Answer]]
+ModelT = TypeVar("ModelT", bound=Model)
 
 
 def call(id_: str, name: str = "look", arguments: str = '{"what": "x"}') -> ToolCall:
@@ -110,11 +111,11 @@ class ScriptedModel:
 class Models:
     """A registry of this one model."""
 
-    def __init__(self, model: ScriptedModel) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
 
-    def get(self, name: str) -> ScriptedModel | None:
-        return self._model if name in {"", "m"} else None
+    def get(self, name: str) -> Model | None:
+        return self._model if name in {"", self._model.info.name} else None
 
     def list(self) -> Sequence[ModelInfo]:
         return [self._model.info]
@@ -314,7 +315,7 @@ class _Write:
 
 
 @dataclass
-class Scene:
+class Scene(Generic[ModelT]):
     """A run, ready to be worked on.
 
     Attributes:
@@ -326,7 +327,7 @@ class Scene:
         clock: moved by hand.
     """
 
-    model: ScriptedModel
+    model: ModelT
     tools: Sequence[Tool] = ()
     settings: AgentSettings = field(default_factory=lambda: AgentSettings("Helper"))
     shelf: Shelf = field(default_factory=Shelf)

@@ -1,0 +1,101 @@
+"""The models that agents can use: those that are configured, and the built-in one."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+from openai import AsyncOpenAI
+
+from services.agent.clients.model_http import ModelTimeouts, model_http
+from services.agent.clients.models_file import (
+    OPENAI_URL,
+    EndpointSettings,
+    ModelSettings,
+)
+from services.agent.clients.offline_model import OfflineModel
+from services.agent.clients.openai_model import Endpoint, OpenAIModel, Retries
+from services.agent.clients.openai_request import Dialect
+from services.agent.domain.chat import ModelInfo, Provider
+from services.agent.domain.ports import Model
+
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+
+
+class Models:
+    """A fixed set of models; satisfies `ports.ModelRegistry`."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        """Holds these models, of which one is the default."""
+        self._models = {model.info.name: model for model in models}
+        self._default = next(model for model in models if model.info.default)
+
+    def get(self, name: str) -> Model | None:
+        """The model of that name, an empty one standing for the default; None if unknown."""
+        return self._models.get(name) if name else self._default
+
+    def list(self) -> Sequence[ModelInfo]:
+        """All of them, sorted by name."""
+        return [self._models[name].info for name in sorted(self._models)]
+
+
+@asynccontextmanager
+async def open_models(
+    settings: Sequence[ModelSettings],
+    *,
+    timeouts: ModelTimeouts | None = None,
+    retries: Retries | None = None,
+    max_reply_bytes: int = MAX_REPLY_BYTES,
+) -> AsyncIterator[Models]:
+    """The models of these settings and the built-in one, which is the default if it is alone.
+
+    Args:
+        settings: the default first.
+        timeouts: how long one is waited for.
+        retries: how often one is asked.
+        max_reply_bytes: a longer reply is refused.
+    """
+    timeouts = timeouts or ModelTimeouts()
+    async with model_http(timeouts, max_reply_bytes=max_reply_bytes) as http:
+        configured = [
+            OpenAIModel(
+                _info(each, default=place == 0),
+                [_endpoint(endpoint, each, http) for endpoint in each.endpoints],
+                total_seconds=timeouts.total_seconds,
+                retries=retries,
+            )
+            for place, each in enumerate(settings)
+        ]
+        yield Models([*configured, OfflineModel(default=not configured)])
+
+
+def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
+    return ModelInfo(
+        name=settings.name,
+        model=settings.endpoints[0].model,
+        provider=Provider.OPENAI,
+        context_tokens=settings.context_tokens,
+        default=default,
+    )
+
+
+def _endpoint(
+    endpoint: EndpointSettings, settings: ModelSettings, http: httpx2.AsyncClient
+) -> Endpoint:
+    client = AsyncOpenAI(
+        api_key=endpoint.api_key or "none",
+        base_url=endpoint.base_url,
+        max_retries=0,
+        timeout=http.timeout,
+        http_client=http,
+    )
+    openai_itself = urlsplit(endpoint.base_url).hostname == urlsplit(OPENAI_URL).hostname
+    if not openai_itself:
+        # The SDK takes both from the environment and would tell them to any server.
+        client.organization = client.project = None
+    dialect = Dialect(
+        send_reasoning=settings.send_reasoning,
+        max_tokens_field="max_completion_tokens" if openai_itself else "max_tokens",
+    )
+    return Endpoint(client, endpoint.model, dialect)

@@ -1,0 +1,92 @@
+"""A question to a model as OpenAI's chat completions API takes it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from services.agent.domain.chat import ChatMessage, ModelRequest, ToolSpec
+from services.agent.domain.models import ModelOptions, Role
+from services.common.text import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one server's API differs.
+
+    Attributes:
+        send_reasoning: an assistant's thoughts must come back with its messages.
+        max_tokens_field: bounds a reply; OpenAI's own newer models refuse the older name.
+    """
+
+    send_reasoning: bool = False
+    max_tokens_field: str = "max_tokens"
+
+
+def shape_request(request: ModelRequest, *, model: str, dialect: Dialect) -> dict[str, Json]:
+    """The JSON body of a request.
+
+    Args:
+        request: the question.
+        model: what the provider calls the model.
+        dialect: how its API differs.
+    """
+    body: dict[str, Json] = {
+        "model": model,
+        "messages": [_message(message, dialect) for message in request.messages],
+        **_options(request.options, dialect),
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    return body
+
+
+def _message(message: ChatMessage, dialect: Dialect) -> Mapping[str, Json]:
+    match message.role:
+        case Role.SYSTEM | Role.USER:
+            return {"role": message.role.value, "content": message.text}
+        case Role.TOOL:
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.text}
+        case Role.ASSISTANT:
+            return _assistant(message, dialect)
+        case _:
+            assert_never(message.role)
+
+
+def _assistant(message: ChatMessage, dialect: Dialect) -> Mapping[str, Json]:
+    """Content may be null only where tools are called; some servers refuse "" there instead."""
+    said: dict[str, Json] = {"role": "assistant", "content": message.text}
+    if message.tool_calls:
+        said["content"] = message.text or None
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments_json},
+            }
+            for call in message.tool_calls
+        ]
+    if dialect.send_reasoning and message.reasoning:
+        said["reasoning_content"] = message.reasoning
+    return said
+
+
+def _tool(tool: ToolSpec) -> Mapping[str, Json]:
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.input_schema,
+        },
+    }
+
+
+def _options(options: ModelOptions, dialect: Dialect) -> dict[str, Json]:
+    given: Mapping[str, Json] = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        dialect.max_tokens_field: options.max_output_tokens,
+        "stop": list(options.stop) or None,
+        "seed": options.seed,
+    }
+    return {name: value for name, value in given.items() if value is not None}

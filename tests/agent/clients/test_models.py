@@ -1,0 +1,58 @@
+import pytest
+
+from services.agent.clients.models import open_models
+from services.agent.clients.models_file import EndpointSettings, ModelSettings
+from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider
+from services.agent.domain.models import ModelOptions, Role
+from tests.agent.scripted_model import says, scripted_model
+
+QUESTION = ModelRequest(
+    (ChatMessage(Role.USER, "Hello?"),), options=ModelOptions(max_output_tokens=9)
+)
+
+
+def settings(name: str, url: str = "http://127.0.0.1:1/v1") -> ModelSettings:
+    return ModelSettings(name, (EndpointSettings(url, f"{name}-1", ""),), context_tokens=100)
+
+
+class TestModels:
+    async def test_alone_the_built_in_model_is_the_default(self) -> None:
+        async with open_models([]) as models:
+            default = models.get("")
+
+            assert default is models.get("offline")
+            assert models.list() == [
+                ModelInfo("offline", "offline", Provider.OFFLINE, default=True)
+            ]
+
+    async def test_the_first_that_is_configured_is_the_default(self) -> None:
+        async with open_models([settings("z"), settings("a")]) as models:
+            default = models.get("")
+
+            assert default is models.get("z")
+            assert models.list() == [
+                ModelInfo("a", "a-1", Provider.OPENAI, 100),
+                ModelInfo("offline", "offline", Provider.OFFLINE),
+                ModelInfo("z", "z-1", Provider.OPENAI, 100, default=True),
+            ]
+
+    async def test_a_name_that_is_not_there_gives_none(self) -> None:
+        async with open_models([settings("a")]) as models:
+            assert models.get("b") is None
+
+    async def test_other_servers_are_not_told_of_the_openai_account(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+        monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+        async with scripted_model() as server, open_models([settings("a", server.base_url)]) as own:
+            server.script(says("Hi."))
+            model = own.get("")
+            assert model is not None
+
+            await model.complete(QUESTION)
+
+        request = server.requests[0]
+        assert "openai-organization" not in request.headers
+        assert "openai-project" not in request.headers
+        assert request.json["max_tokens"] == 9

@@ -1,0 +1,130 @@
+from pathlib import Path
+
+import pytest
+
+from services.agent.clients.models_file import (
+    OPENAI_MODEL,
+    OPENAI_URL,
+    EndpointSettings,
+    ModelSettings,
+    ModelsFileError,
+    load_models,
+)
+
+DEEPSEEK = """
+[models.deepseek-chat]
+model = "deepseek-v4"
+base_url = "https://api.deepseek.example/v1"
+api_key_env = "DEEPSEEK_API_KEY"
+context_tokens = 65536
+tool_protocol = "native"
+send_reasoning = true
+
+[models.local]
+[[models.local.endpoints]]
+base_url = "http://10.0.0.5:8000/v1"
+model = "qwen"
+[[models.local.endpoints]]
+base_url = "http://10.0.0.6:8000/v1"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "models.toml"
+
+
+class TestFile:
+    def test_models_come_in_the_order_of_the_file(self, path: Path) -> None:
+        path.write_text(DEEPSEEK)
+
+        models = load_models(path, {"DEEPSEEK_API_KEY": "k", "OPENAI_API_KEY": "unused"})
+
+        assert models == (
+            ModelSettings(
+                "deepseek-chat",
+                (EndpointSettings("https://api.deepseek.example/v1", "deepseek-v4", "k"),),
+                context_tokens=65536,
+                send_reasoning=True,
+            ),
+            ModelSettings(
+                "local",
+                (
+                    EndpointSettings("http://10.0.0.5:8000/v1", "qwen", ""),
+                    EndpointSettings("http://10.0.0.6:8000/v1", "local", ""),
+                ),
+            ),
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("=", "is no TOML"),
+            ("", "models: Field required"),
+            ("[models]", "models: "),
+            ("[models.a]\ncontext_token = 1", "models.a.context_token: unknown key"),
+            ("timeout = 1\n[models.a]", "timeout: unknown key"),
+            ("[models.a]\ncontext_tokens = -1", "models.a.context_tokens: "),
+            ('[models.a]\nbase_url = "api.example"', "models.a.base_url: "),
+            ('[models.a]\napi_key_env = "A KEY"', "models.a.api_key_env: "),
+            (
+                '[models.a]\napi_key_env = "ABSENT"',
+                "variable ABSENT, named by",
+            ),
+            ('[models.a]\ntool_protocol = "tags"', 'models.a.tool_protocol: must be "native"'),
+            ("[models.offline]", "models.offline: the built-in model"),
+            (
+                '[models.a]\nbase_url = "http://x"\n[[models.a.endpoints]]\nbase_url = "http://y"',
+                "belong into its endpoints",
+            ),
+            (
+                "[models.a]\n[[models.a.endpoints]]\nkey = 1",
+                "endpoints.0.key: unknown key",
+            ),
+            ("[models.a]\n" + "[[models.a.endpoints]]\n" * 5, "models.a.endpoints: "),
+            ('[models." "]', "models."),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, path: Path, text: str, told: str) -> None:
+        path.write_text(text)
+
+        with pytest.raises(ModelsFileError) as error:
+            load_models(path, {})
+
+        assert told in str(error.value)
+        assert "\n" not in str(error.value)
+
+    def test_a_file_that_is_not_there_is_named(self, path: Path) -> None:
+        with pytest.raises(ModelsFileError, match=r"models\.toml: cannot be read"):
+            load_models(path, {})
+
+
+class TestEnvironment:
+    def test_without_anything_there_is_no_model(self) -> None:
+        assert load_models(None, {"OPENAI_API_KEY": "", "OPENAI_MODEL": "x"}) == ()
+
+    @pytest.mark.parametrize(
+        ("environ", "endpoint"),
+        [
+            ({"OPENAI_API_KEY": "k"}, EndpointSettings(OPENAI_URL, OPENAI_MODEL, "k")),
+            (
+                {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1", "OPENAI_MODEL": "qwen"},
+                EndpointSettings("http://127.0.0.1:8000/v1", "qwen", ""),
+            ),
+        ],
+    )
+    def test_either_variable_is_enough(
+        self, environ: dict[str, str], endpoint: EndpointSettings
+    ) -> None:
+        assert load_models(None, environ) == (ModelSettings(endpoint.model, (endpoint,)),)
+
+    @pytest.mark.parametrize(
+        ("environ", "variable"),
+        [
+            ({"OPENAI_BASE_URL": "127.0.0.1:8000"}, "OPENAI_BASE_URL"),
+            ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "offline"}, "OPENAI_MODEL"),
+        ],
+    )
+    def test_a_wrong_variable_is_named(self, environ: dict[str, str], variable: str) -> None:
+        with pytest.raises(ModelsFileError, match=f"^{variable}: "):
+            load_models(None, environ)

@@ -1,0 +1,245 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from services.agent.clients.model_http import ModelTimeouts
+from services.agent.clients.models import open_models
+from services.agent.clients.models_file import EndpointSettings, ModelSettings
+from services.agent.clients.openai_model import Retries
+from services.agent.domain.chat import ChatMessage, FinishReason, ModelRequest
+from services.agent.domain.errors import (
+    ContextTooLongError,
+    EmptyAnswerError,
+    ModelRejectedError,
+    ModelUnavailableError,
+)
+from services.agent.domain.models import Role, Usage
+from services.agent.domain.ports import Model
+from tests.agent.scripted_model import (
+    EMPTY_CHOICES,
+    FLOOD,
+    HANGS_AFTER_HEADERS,
+    HANGS_UP,
+    HTML,
+    SILENCE,
+    TRUNCATED_BODY,
+    TRUNCATED_JSON,
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    raw,
+    says,
+    scripted_model,
+)
+
+KEY = "hunter2-very-secret"
+QUESTION = ModelRequest((ChatMessage(Role.USER, "Hello?"),))
+AT_ONCE = Retries(base_seconds=0, most_retry_after_seconds=0)
+
+Open = Callable[..., AbstractAsyncContextManager[Model]]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedModel]:
+    async with scripted_model() as server:
+        yield server
+
+
+@asynccontextmanager
+async def opened(
+    *urls: str,
+    retries: Retries = AT_ONCE,
+    total_seconds: float = 20,
+    max_reply_bytes: int = 16 * 1024 * 1024,
+) -> AsyncIterator[Model]:
+    """A model of these endpoints."""
+    endpoints = tuple(EndpointSettings(url, "scripted", KEY) for url in urls)
+    async with open_models(
+        [ModelSettings("m", endpoints)],
+        timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
+        retries=retries,
+        max_reply_bytes=max_reply_bytes,
+    ) as models:
+        model = models.get("m")
+        assert model is not None
+        yield model
+
+
+class TestReplies:
+    async def test_a_reply_comes_whole(self, server: ScriptedModel) -> None:
+        server.script(says("On b1."))
+
+        async with opened(server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert (reply.text, reply.finish_reason) == ("On b1.", FinishReason.STOP)
+        assert (reply.usage, reply.model) == (Usage(10, 5), "scripted")
+        assert server.requests[0].path == "/v1/chat/completions"
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert server.requests[0].json == {
+            "model": "scripted",
+            "messages": [{"role": "user", "content": "Hello?"}],
+        }
+
+    async def test_tool_calls_come_as_they_were_written(self, server: ScriptedModel) -> None:
+        server.script(calls(("c1", "look", '{"a": '), ("c2", "look", "")))
+
+        async with opened(server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert [call.arguments_json for call in reply.tool_calls] == ['{"a": ', ""]
+        assert reply.finish_reason is FinishReason.TOOL_CALLS
+
+    async def test_a_reply_of_five_megabytes_is_taken(self, server: ScriptedModel) -> None:
+        server.script(says("备份" * 833_333))
+
+        async with opened(server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert len(reply.text) == 1_666_666
+
+    async def test_an_empty_list_of_choices_is_an_empty_answer(self, server: ScriptedModel) -> None:
+        server.script(EMPTY_CHOICES)
+
+        async with opened(server.base_url) as model:
+            with pytest.raises(EmptyAnswerError):
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+
+class TestRepeats:
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            pytest.param(fails(408), id="408"),
+            pytest.param(fails(409), id="409"),
+            pytest.param(fails(429, retry_after="7"), id="429"),
+            pytest.param(fails(500), id="500"),
+            pytest.param(fails(503, retry_after="Wed, 21 Oct 2099 07:28:00 GMT"), id="503"),
+            pytest.param(HANGS_UP, id="hangs up"),
+            pytest.param(TRUNCATED_BODY, id="truncated body"),
+            pytest.param(TRUNCATED_JSON, id="truncated JSON"),
+            pytest.param(HTML, id="HTML"),
+            pytest.param(raw(b""), id="no body"),
+            pytest.param(raw(b"[]"), id="a list"),
+            pytest.param(raw(b'{"error": {"code": 502}}'), id="an error with status 200"),
+        ],
+    )
+    async def test_what_may_pass_is_asked_again(self, server: ScriptedModel, broken: Reply) -> None:
+        server.script(broken, broken, says("Here."))
+
+        async with opened(server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert reply.text == "Here."
+        assert len(server.requests) == 3
+
+    async def test_four_attempts_are_all(self, server: ScriptedModel) -> None:
+        server.otherwise = fails(503, "at /srv/secret.py line 1")
+
+        async with opened(server.base_url) as model:
+            with pytest.raises(ModelUnavailableError) as error:
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 4
+        assert error.value.message == "The server of model 'm' is unavailable (status 503)."
+
+    async def test_a_server_that_is_not_there_is_unavailable(self) -> None:
+        async with opened("http://127.0.0.1:1/v1") as model:
+            with pytest.raises(ModelUnavailableError, match="cannot be reached"):
+                await model.complete(QUESTION)
+
+    @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
+    async def test_a_refusal_is_never_asked_again(self, server: ScriptedModel, status: int) -> None:
+        server.script(fails(status, "no such thing", location="http://127.0.0.1:1/"))
+
+        async with opened(server.base_url) as model:
+            with pytest.raises(ModelRejectedError, match=f"status {status}"):
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+    async def test_a_request_that_is_too_long_is_told_apart(self, server: ScriptedModel) -> None:
+        server.script(fails(400, "This model's maximum context length is 8192 tokens."))
+
+        async with opened(server.base_url) as model:
+            with pytest.raises(ContextTooLongError, match="8192 tokens"):
+                await model.complete(QUESTION)
+
+    @pytest.mark.parametrize("status", [400, 401])
+    async def test_no_key_is_ever_told(self, server: ScriptedModel, status: int) -> None:
+        server.script(fails(status, f"Incorrect key {KEY}, sk-abc***xyz, Bearer zzz"))
+
+        async with opened(server.base_url) as model:
+            with pytest.raises(ModelRejectedError) as error:
+                await model.complete(QUESTION)
+
+        assert not any(secret in error.value.message for secret in ("hunter2", "sk-", "zzz"))
+
+    async def test_a_flood_is_cut_off(self, server: ScriptedModel) -> None:
+        server.script(FLOOD)
+
+        async with opened(server.base_url, max_reply_bytes=1_000_000) as model:
+            with pytest.raises(ModelUnavailableError, match="too large"):
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("hang", [SILENCE, HANGS_AFTER_HEADERS])
+    async def test_nothing_is_waited_for_past_the_total_time(
+        self, server: ScriptedModel, hang: Reply
+    ) -> None:
+        server.otherwise = hang
+
+        async with opened(server.base_url, total_seconds=0.2) as model:
+            async with asyncio.timeout(5):
+                with pytest.raises(ModelUnavailableError, match="did not answer"):
+                    await model.complete(QUESTION)
+
+    async def test_a_cancelled_request_is_dropped(self, server: ScriptedModel) -> None:
+        server.script(SILENCE)
+
+        async with opened(server.base_url) as model, asyncio.TaskGroup() as group:
+            task = group.create_task(model.complete(QUESTION))
+            await server.asked(1)
+            task.cancel()
+
+        assert task.cancelled()
+
+
+class TestEndpoints:
+    async def test_the_next_is_asked_when_one_fails(self, server: ScriptedModel) -> None:
+        server.script(says("From the second."))
+
+        async with opened("http://127.0.0.1:1/v1", server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert reply.text == "From the second."
+
+    async def test_all_together_get_four_attempts(self, server: ScriptedModel) -> None:
+        server.otherwise = fails(500)
+        async with scripted_model() as other:
+            other.otherwise = fails(500)
+            async with opened(server.base_url, other.base_url) as model:
+                with pytest.raises(ModelUnavailableError):
+                    await model.complete(QUESTION)
+
+            assert [len(server.requests), len(other.requests)] == [2, 2]
+
+
+class TestRetries:
+    def test_pauses_grow_and_stay_bounded(self) -> None:
+        retries = Retries()
+
+        for repeat, longest in ((1, 0.5), (2, 1.0), (3, 2.0), (20, 8.0)):
+            assert all(0 <= retries.pause(repeat, None) <= longest for _ in range(50))
+
+    def test_the_server_s_wish_is_kept_up_to_a_cap(self) -> None:
+        retries = Retries()
+
+        assert 3 <= retries.pause(1, 3.0) <= 3.5
+        assert 20 <= retries.pause(1, 3600.0) <= 20.5
