@@ -24,6 +24,7 @@ class Echo(grpc.GenericRpcHandler):
         self.refusal: ServiceError | None = None
         self.abort: tuple[grpc.StatusCode, str] | None = None
         self.received: list[bytes] = []
+        self.completed = 0
         self.hold: asyncio.Event | None = None
         self.ended = asyncio.Event()
         self._shapes = {method.path: method for method in methods()}
@@ -65,6 +66,7 @@ class Echo(grpc.GenericRpcHandler):
         try:
             async for part in parts:
                 self.received.append(part)
+            self.completed += 1
             return b"".join(self.received)
         finally:
             self.ended.set()

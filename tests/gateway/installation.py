@@ -210,5 +210,5 @@ def free_port() -> int:
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so; fail if that takes too long."""
     async with asyncio.timeout(ENOUGH):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions of any kind
             await asyncio.sleep(0.01)

@@ -147,8 +147,8 @@ async def _write_all(
         async for part in parts:
             await call.write(part)
         await call.done_writing()
-    except asyncio.InvalidStateError:
-        return  # the service has answered before the end; its answer says why
+    except (asyncio.InvalidStateError, aio.AioRpcError):
+        return  # the service has answered before the end: the answer says why, not this error
 
 
 async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream) -> NoReturn:
