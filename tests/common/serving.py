@@ -10,20 +10,23 @@ from grpc import aio
 Behaviour: TypeAlias = "Callable[[Any, aio.ServicerContext[Any, Any]], Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | Behaviour"
 
-METHOD = "/test.v1.TestService/Method"
-_SERVICE, _, _NAME = METHOD[1:].partition("/")
+SERVICE = "test.v1.TestService"
+METHOD = f"/{SERVICE}/Method"
 
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, *interceptors: aio.ServerInterceptor
+    handler: Handler, *interceptors: aio.ServerInterceptor, service: str = SERVICE
 ) -> AsyncIterator[aio.Channel]:
-    """A channel to a server that answers `METHOD`, in bytes; a bare behaviour is a unary one."""
+    """A channel to a server that answers `METHOD`, in bytes; a bare behaviour is a unary one.
+
+    Methods of other services are named `/<service>/Method`.
+    """
     if not isinstance(handler, grpc.RpcMethodHandler):
         handler = grpc.unary_unary_rpc_method_handler(handler)
     server = aio.server(interceptors=interceptors)
     server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(_SERVICE, {_NAME: handler}),)
+        (grpc.method_handlers_generic_handler(service, {"Method": handler}),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,0 +1,158 @@
+"""Errors on their way out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from grpc import aio
+
+from services.common.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    ServiceError,
+    UnavailableError,
+)
+from services.common.interceptors.error_status import ErrorStatusInterceptor
+from services.common.interceptors.request_id import REQUEST_ID_KEY, RequestIdInterceptor
+from services.common.status import RpcFailure, failure_of
+from tests.common.serving import METHOD, Handler, raising, serving
+
+CHAIN = (RequestIdInterceptor(lambda: "r1"), ErrorStatusInterceptor("test.chatmind"))
+SECRET = "postgresql://ada:hunter2@db/chatmind"
+
+
+async def failing(handler: Handler) -> tuple[RpcFailure, list[Any]]:
+    """How a unary call to this handler fails, and what is logged about it."""
+    with structlog.testing.capture_logs() as lines:
+        async with serving(handler, *CHAIN) as channel:
+            with pytest.raises(aio.AioRpcError) as caught:
+                await channel.unary_unary(METHOD)(b"")
+    return failure_of(caught.value), [line["event"] for line in lines]
+
+
+class TestServiceErrors:
+    async def test_an_error_leaves_as_its_status_and_is_not_logged(self) -> None:
+        failure, logged = await failing(raising(NotFoundError("No.", metadata={"id": "7"})))
+
+        assert failure == RpcFailure(
+            grpc.StatusCode.NOT_FOUND, "NOT_FOUND", "No.", metadata={"id": "7"}
+        )
+        assert logged == []
+
+    async def test_what_a_stream_sent_before_its_error_arrives(self) -> None:
+        async def behave(request: bytes, context: Any) -> AsyncIterator[bytes]:
+            yield b"one"
+            raise UnavailableError("Draining.", retry_after=2)
+
+        async with serving(grpc.unary_stream_rpc_method_handler(behave), *CHAIN) as channel:
+            call = channel.unary_stream(METHOD)(b"")
+            first = await call.read()
+            with pytest.raises(aio.AioRpcError) as caught:
+                await call.read()
+
+        assert first == b"one"
+        assert failure_of(caught.value).retry_after == 2
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ExceptionGroup("tasks", [NotFoundError("No.")]),
+            ExceptionGroup("tasks", [ExceptionGroup("more", [NotFoundError("No.")])]),
+            ExceptionGroup("tasks", [NotFoundError("No."), InvalidArgumentError("later")]),
+        ],
+    )
+    async def test_an_error_of_a_task_group_is_told_like_a_bare_one(self, error: Exception) -> None:
+        failure, logged = await failing(raising(error))
+
+        assert (failure.reason, failure.message) == ("NOT_FOUND", "No.")
+        assert logged == []
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ValueError(SECRET),
+            TimeoutError(SECRET),
+            OSError(SECRET),
+            ExceptionGroup(SECRET, [ValueError(SECRET)]),
+            ExceptionGroup(SECRET, [NotFoundError("No."), ValueError(SECRET)]),
+            StopAsyncIteration(SECRET),
+        ],
+        ids=repr,
+    )
+    async def test_a_fault_is_logged_and_only_its_request_is_told(self, error: Exception) -> None:
+        failure, logged = await failing(raising(error))
+
+        assert failure == RpcFailure(
+            grpc.StatusCode.INTERNAL,
+            "INTERNAL",
+            "An internal error occurred; quote request r1 to the operator.",
+            metadata={"request_id": "r1"},
+        )
+        assert logged == ["unhandled error"]
+
+    async def test_the_callers_request_id_is_the_one_to_quote(self) -> None:
+        async with serving(raising(ValueError()), *CHAIN) as channel:
+            with pytest.raises(aio.AioRpcError) as caught:
+                await channel.unary_unary(METHOD)(b"", metadata=((REQUEST_ID_KEY, "mine"),))
+
+        assert failure_of(caught.value).metadata == {"request_id": "mine"}
+
+    async def test_an_error_without_a_class_of_its_own_is_internal(self) -> None:
+        failure, _ = await failing(raising(ServiceError("Told on purpose.")))
+
+        assert (failure.code.name, failure.message) == ("INTERNAL", "Told on purpose.")
+
+
+class TestOthersStatuses:
+    async def test_a_status_that_was_already_given_stands(self) -> None:
+        async def behave(request: bytes, context: Any) -> bytes:
+            await context.abort(grpc.StatusCode.ABORTED, "passed on")
+
+        failure, logged = await failing(behave)
+
+        assert (failure.code.name, failure.message) == ("ABORTED", "passed on")
+        assert logged == []
+
+    async def test_even_from_within_a_task_group(self) -> None:
+        async def behave(request: bytes, context: Any) -> bytes:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(context.abort(grpc.StatusCode.ABORTED, "passed on"))
+            return b""
+
+        failure, logged = await failing(behave)
+
+        assert (failure.code.name, failure.message) == ("ABORTED", "passed on")
+        assert logged == []
+
+
+class TestDeparture:
+    @pytest.mark.parametrize("grouped", [False, True])
+    async def test_a_client_that_left_is_no_fault(self, grouped: bool) -> None:
+        ended = asyncio.Event()
+
+        async def write_on(context: Any) -> None:
+            while True:
+                await context.write(bytes(100_000))
+
+        async def behave(request: bytes, context: Any) -> None:
+            try:
+                if not grouped:
+                    await write_on(context)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(write_on(context))
+            finally:
+                ended.set()
+
+        with structlog.testing.capture_logs() as lines:
+            async with serving(grpc.unary_stream_rpc_method_handler(behave), *CHAIN) as channel:
+                call = channel.unary_stream(METHOD)(b"")
+                await call.read()
+                call.cancel()
+                await asyncio.wait_for(ended.wait(), 5)
+
+        assert lines == []
