@@ -70,6 +70,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
     metadata: seconds.
     """
+    ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 22
+    """ERROR_REASON_ABORTED: lost a race with another call; ask again."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -124,4 +126,6 @@ ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 21
 """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the service allows then;
 metadata: seconds.
 """
+ERROR_REASON_ABORTED: ErrorReason.ValueType  # 22
+"""ERROR_REASON_ABORTED: lost a race with another call; ask again."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
