@@ -51,6 +51,13 @@ class DataDirectory:
             _write_secret(file, secrets.token_urlsafe(24))
         return file.read_text(encoding="ascii")
 
+    def owner_password(self) -> str:
+        """The password of the role that owns ChatMind's database, made on first use."""
+        file = self.root / "chatmind.password"
+        if not file.exists():
+            _write_secret(file, secrets.token_urlsafe(24))
+        return file.read_text(encoding="ascii")
+
     def open_log(self) -> int:
         """A descriptor that appends to the log; one that has grown large is moved aside first."""
         self.log.parent.mkdir(mode=0o700, exist_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.client import connect, read_key
 from cli.local.addresses import wait_until_free
+from cli.local.database import owned_database
 from cli.local.errors import LocalError
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.postgres import EmbeddedPostgres
@@ -81,4 +82,4 @@ async def _database(data_dir: Path, output: Output) -> AsyncIterator[str]:
         return
     output.note("starting PostgreSQL")
     async with EmbeddedPostgres(data_dir) as server:
-        yield await server.create_database()
+        yield await owned_database(server, data_dir)

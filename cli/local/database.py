@@ -1,0 +1,41 @@
+"""ChatMind's database on the embedded server, owned by a role that is no superuser.
+
+A superuser can run programs and read files as whoever the server runs as; the services need neither.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from cli.local.cluster import DataDirectory
+from cli.local.postgres import EmbeddedPostgres
+
+OWNER = "chatmind"
+
+_CREATE_OWNER = f"""
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{OWNER}') THEN
+        CREATE ROLE {OWNER} NOSUPERUSER NOCREATEDB NOCREATEROLE;
+    END IF;
+END $$
+"""
+# The extension is not a trusted one: only a superuser can create it.
+_CREATE_VECTOR = "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
+
+
+async def owned_database(server: EmbeddedPostgres, data_dir: Path) -> str:
+    """Makes the database with the vector extension unless it exists; gives its owner's address."""
+    address = await server.create_database()
+    password = DataDirectory(data_dir).owner_password()
+    connection = await asyncpg.connect(address)
+    try:
+        await connection.execute(_CREATE_OWNER)
+        # Made of letters, digits, "-" and "_": nothing to quote, and no parameters are taken here.
+        await connection.execute(f"ALTER ROLE {OWNER} LOGIN PASSWORD '{password}'")
+        await connection.execute(f"ALTER DATABASE chatmind OWNER TO {OWNER}")
+        await connection.execute(_CREATE_VECTOR)
+    finally:
+        await connection.close()
+    parts = urlsplit(address)
+    return parts._replace(netloc=f"{OWNER}:{password}@127.0.0.1:{server.port}").geturl()
