@@ -1,6 +1,6 @@
 """ChatMind's database on the embedded server, owned by a role that is no superuser.
 
-A superuser can run programs and read files as whoever the server runs as; the services need neither.
+A superuser can run programs and read files as whoever the server runs as; services need neither.
 """
 
 from pathlib import Path
