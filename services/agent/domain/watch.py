@@ -6,7 +6,7 @@ two looks nothing of the database is held, however slow the reader is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -82,7 +82,7 @@ class Watch:
 
     async def watch(
         self, identity: Identity, session_id: SessionId, *, after: int | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """The session's events, for ever.
 
         Args:

@@ -1,0 +1,164 @@
+"""AgentService over gRPC."""
+
+from chatmind.agent.v1 import agent_service_pb2 as pb
+from chatmind.agent.v1 import agent_service_pb2_grpc
+
+from services.agent.api.convert import agents as convert_agents
+from services.agent.api.convert import sessions as convert_sessions
+from services.agent.api.convert.common import canonical, request_key, required_id, timestamp
+from services.agent.api.pages import Listing, split
+from services.agent.domain.agents import Agents
+from services.agent.domain.models import AgentId, SessionId
+from services.agent.domain.ports import ModelRegistry, ToolRegistry
+from services.agent.domain.sessions import Sessions
+from services.common.interceptors.authentication import current_identity
+from services.common.interceptors.base import Context
+from services.common.paging import PageTokens
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
+
+_NEWEST_FIRST = pb.ListMessagesRequest.ORDER_NEWEST_FIRST
+
+
+class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
+    """Answers with what the use cases give."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        sessions: Sessions,
+        *,
+        tools: ToolRegistry,
+        models: ModelRegistry,
+        tokens: PageTokens,
+    ) -> None:
+        self._agents = agents
+        self._sessions = sessions
+        self._tools = tools
+        self._models = models
+        self._tokens = tokens
+
+    async def CreateAgent(
+        self, request: pb.CreateAgentRequest, context: Context
+    ) -> pb.CreateAgentResponse:
+        """A new agent."""
+        settings = convert_agents.settings(request.agent)
+        key = request_key(request.request_id, request)
+        agent = await self._agents.create(current_identity(), settings, request=key)
+        return pb.CreateAgentResponse(agent=convert_agents.agent(agent))
+
+    async def GetAgent(self, request: pb.GetAgentRequest, context: Context) -> pb.GetAgentResponse:
+        """One agent."""
+        agent = await self._agents.get(current_identity(), AgentId(canonical(request.agent_id)))
+        return pb.GetAgentResponse(agent=convert_agents.agent(agent))
+
+    async def ListAgents(
+        self, request: pb.ListAgentsRequest, context: Context
+    ) -> pb.ListAgentsResponse:
+        """The agents that the caller sees."""
+        identity, name = current_identity(), request.display_name
+        listing = Listing.of(self._tokens, "agents", identity, name)
+        page = listing.page(request.page_size, request.page_token)
+        found = await self._agents.list(identity, page, display_name=name)
+        agents, more = split(found, page)
+        return pb.ListAgentsResponse(
+            agents=map(convert_agents.agent, agents),
+            next_page_token=listing.next_token(agents[-1].id) if more else "",
+        )
+
+    async def UpdateAgent(
+        self, request: pb.UpdateAgentRequest, context: Context
+    ) -> pb.UpdateAgentResponse:
+        """The agent with the named fields changed."""
+        agent_id = AgentId(required_id(request.agent.id, field="agent.id"))
+        new, changed = convert_agents.change(request.agent, request.update_mask)
+        agent = await self._agents.update(current_identity(), agent_id, new, changed)
+        return pb.UpdateAgentResponse(agent=convert_agents.agent(agent))
+
+    async def DeleteAgent(
+        self, request: pb.DeleteAgentRequest, context: Context
+    ) -> pb.DeleteAgentResponse:
+        """Nothing but when."""
+        time = await self._agents.delete(current_identity(), AgentId(canonical(request.agent_id)))
+        return pb.DeleteAgentResponse(delete_time=timestamp(time))
+
+    async def CreateSession(
+        self, request: pb.CreateSessionRequest, context: Context
+    ) -> pb.CreateSessionResponse:
+        """A new session."""
+        session = await self._sessions.create(
+            current_identity(),
+            convert_sessions.agent_id(request.session),
+            title=convert_sessions.title(request.session),
+            request=request_key(request.request_id, request),
+        )
+        return pb.CreateSessionResponse(session=convert_sessions.session(session))
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Context
+    ) -> pb.GetSessionResponse:
+        """One session."""
+        session_id = SessionId(canonical(request.session_id))
+        session = await self._sessions.get(current_identity(), session_id)
+        return pb.GetSessionResponse(session=convert_sessions.session(session))
+
+    async def ListSessions(
+        self, request: pb.ListSessionsRequest, context: Context
+    ) -> pb.ListSessionsResponse:
+        """The caller's sessions."""
+        identity = current_identity()
+        agent_id = AgentId(canonical(request.agent_id)) if request.agent_id else None
+        listing = Listing.of(self._tokens, "sessions", identity, agent_id or "")
+        page = listing.page(request.page_size, request.page_token)
+        found = await self._sessions.list(identity, page, agent_id=agent_id)
+        sessions, more = split(found, page)
+        return pb.ListSessionsResponse(
+            sessions=map(convert_sessions.session, sessions),
+            next_page_token=listing.next_token(sessions[-1].id) if more else "",
+        )
+
+    async def UpdateSession(
+        self, request: pb.UpdateSessionRequest, context: Context
+    ) -> pb.UpdateSessionResponse:
+        """The session with its new title."""
+        session_id = SessionId(required_id(request.session.id, field="session.id"))
+        convert_sessions.check_mask(request.update_mask)
+        title = convert_sessions.title(request.session)
+        session = await self._sessions.rename(current_identity(), session_id, title)
+        return pb.UpdateSessionResponse(session=convert_sessions.session(session))
+
+    async def DeleteSession(
+        self, request: pb.DeleteSessionRequest, context: Context
+    ) -> pb.DeleteSessionResponse:
+        """What is gone."""
+        session_id = SessionId(canonical(request.session_id))
+        deleted = await self._sessions.delete(current_identity(), session_id)
+        return convert_sessions.deleted(deleted)
+
+    async def ListMessages(
+        self, request: pb.ListMessagesRequest, context: Context
+    ) -> pb.ListMessagesResponse:
+        """What was said."""
+        identity, session_id = current_identity(), SessionId(canonical(request.session_id))
+        newest_first = request.order == _NEWEST_FIRST
+        order = "newest" if newest_first else "oldest"
+        listing = Listing.of(self._tokens, "messages", identity, session_id, order)
+        page = listing.page(request.page_size, request.page_token)
+        found = await self._sessions.messages(identity, session_id, page, newest_first=newest_first)
+        messages, more = found.items, found.more
+        return pb.ListMessagesResponse(
+            messages=map(convert_sessions.message, messages),
+            next_page_token=listing.next_token(str(messages[-1].sequence)) if more else "",
+        )
+
+    async def ListTools(
+        self, request: pb.ListToolsRequest, context: Context
+    ) -> pb.ListToolsResponse:
+        """The tools there are."""
+        return pb.ListToolsResponse(tools=convert_agents.tools(self._tools.list()))
+
+    async def ListModels(
+        self, request: pb.ListModelsRequest, context: Context
+    ) -> pb.ListModelsResponse:
+        """The models there are."""
+        return pb.ListModelsResponse(models=convert_agents.models(self._models.list()))

@@ -1,0 +1,104 @@
+"""Runs and what a watcher is told, between the wire and the domain."""
+
+from typing import Final, assert_never
+
+from chatmind.agent.v1 import run_pb2, run_service_pb2
+
+from services.agent.api.convert.common import free_text, not_offered, timestamp
+from services.agent.api.convert.sessions import message
+from services.agent.domain.drafts import MAX_TEXT_BYTES
+from services.agent.domain.models import Message, Run, RunState, StopReason, WhenBusy
+from services.agent.domain.watch import Event, Heartbeat
+
+_STATES: Final = {
+    RunState.IDLE: run_pb2.Run.STATE_IDLE,
+    RunState.PLANNING: run_pb2.Run.STATE_PLANNING,
+    RunState.THINKING: run_pb2.Run.STATE_THINKING,
+    RunState.EXECUTING: run_pb2.Run.STATE_EXECUTING,
+    RunState.FINISHED: run_pb2.Run.STATE_FINISHED,
+    RunState.ERROR: run_pb2.Run.STATE_ERROR,
+    RunState.CANCELLED: run_pb2.Run.STATE_CANCELLED,
+}
+_STOP_REASONS: Final = {
+    StopReason.END_TURN: run_pb2.Run.STOP_REASON_END_TURN,
+    StopReason.MAX_STEPS: run_pb2.Run.STOP_REASON_MAX_STEPS,
+    StopReason.MAX_TOKENS: run_pb2.Run.STOP_REASON_MAX_TOKENS,
+    StopReason.MAX_TOOL_CALLS: run_pb2.Run.STOP_REASON_MAX_TOOL_CALLS,
+    StopReason.MAX_DURATION: run_pb2.Run.STOP_REASON_MAX_DURATION,
+    StopReason.CANCELLED: run_pb2.Run.STOP_REASON_CANCELLED,
+    StopReason.MODEL_ERROR: run_pb2.Run.STOP_REASON_MODEL_ERROR,
+    StopReason.CRASH_LOOP: run_pb2.Run.STOP_REASON_CRASH_LOOP,
+    StopReason.INTERNAL: run_pb2.Run.STOP_REASON_INTERNAL,
+    StopReason.AGENT_DELETED: run_pb2.Run.STOP_REASON_AGENT_DELETED,
+}
+_WHEN_BUSY: Final = {
+    run_pb2.WHEN_BUSY_UNSPECIFIED: WhenBusy.ENQUEUE,
+    run_pb2.WHEN_BUSY_ENQUEUE: WhenBusy.ENQUEUE,
+    run_pb2.WHEN_BUSY_REJECT: WhenBusy.REJECT,
+}
+
+
+def text(request: run_service_pb2.StartRunRequest) -> str:
+    """What the user says.
+
+    Raises:
+        InvalidArgumentError: it cannot be kept.
+    """
+    return free_text(request.text, field="text", most=MAX_TEXT_BYTES)
+
+
+def when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
+    """What is to happen while another run goes on.
+
+    Raises:
+        InvalidArgumentError: it is not offered yet.
+    """
+    wanted = _WHEN_BUSY.get(request.when_busy)
+    if wanted is None:
+        raise not_offered("when_busy")
+    return wanted
+
+
+def run(value: Run) -> run_pb2.Run:
+    """A run for the wire."""
+    told = run_pb2.Run(
+        id=value.id,
+        session_id=value.session_id,
+        agent_id=value.agent_id,
+        message_id=value.message_id,
+        state=_STATES[value.state],
+        step_count=value.step_count,
+        usage=run_pb2.Usage(
+            input_tokens=value.usage.input_tokens, output_tokens=value.usage.output_tokens
+        ),
+        cancel_requested=value.cancel_requested,
+        create_time=timestamp(value.create_time),
+    )
+    if value.stop_reason is not None:
+        told.stop_reason = _STOP_REASONS[value.stop_reason]
+    if value.offered is not None:
+        told.offered.tools.extend(value.offered.tools)
+        told.offered.knowledge_base_ids.extend(value.offered.knowledge_base_ids)
+        told.offered.model = value.offered.model
+    if value.error is not None:
+        told.error.reason, told.error.message = value.error.reason, value.error.message
+    if value.start_time is not None:
+        told.start_time.FromDatetime(value.start_time)
+    if value.end_time is not None:
+        told.end_time.FromDatetime(value.end_time)
+    return told
+
+
+def event(value: Event) -> run_service_pb2.WatchSessionResponse:
+    """What a watcher is told, for the wire."""
+    told = run_service_pb2.WatchSessionResponse(through_sequence=value.through)
+    match value.what:
+        case Message():
+            told.message.CopyFrom(message(value.what))
+        case Run():
+            told.run.CopyFrom(run(value.what))
+        case Heartbeat(time):
+            told.heartbeat.time.FromDatetime(time)
+        case _:
+            assert_never(value.what)
+    return told

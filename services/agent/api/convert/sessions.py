@@ -1,0 +1,110 @@
+"""Sessions and messages between the wire and the domain."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from chatmind.agent.v1 import agent_service_pb2, session_pb2
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from services.agent.api.convert.common import free_text, required_id, struct, timestamp
+from services.agent.domain.models import AgentId, Citation, Message, Role, Session
+from services.agent.domain.stores import Deleted
+from services.common.errors import InvalidArgumentError
+
+_ROLES: Final = {
+    Role.USER: session_pb2.Message.ROLE_USER,
+    Role.ASSISTANT: session_pb2.Message.ROLE_ASSISTANT,
+    Role.TOOL: session_pb2.Message.ROLE_TOOL,
+    Role.SYSTEM: session_pb2.Message.ROLE_SYSTEM,
+}
+
+
+def agent_id(value: session_pb2.Session) -> AgentId:
+    """Whom a new session is to be held with.
+
+    Raises:
+        InvalidArgumentError: that is not said.
+    """
+    return AgentId(required_id(value.agent_id, field="session.agent_id"))
+
+
+def title(value: session_pb2.Session) -> str:
+    """A session's title.
+
+    Raises:
+        InvalidArgumentError: it cannot be kept.
+    """
+    return free_text(value.title, field="session.title", most=400)
+
+
+def check_mask(mask: FieldMask) -> None:
+    """See that nothing but the title is to change.
+
+    Raises:
+        InvalidArgumentError: something else is, or nothing.
+    """
+    if not mask.paths:
+        raise InvalidArgumentError.of_field("update_mask", "must name at least one field")
+    for path in mask.paths:
+        if path != "title":
+            raise InvalidArgumentError.of_field(
+                "update_mask", f"{path!r} is no field that can be changed"
+            )
+
+
+def session(value: Session) -> session_pb2.Session:
+    """A session for the wire."""
+    return session_pb2.Session(
+        id=value.id,
+        agent_id=value.agent_id,
+        title=value.title,
+        last_sequence=value.last_sequence,
+        active_run_id=value.active_run_id or "",
+        create_time=timestamp(value.create_time),
+        update_time=timestamp(value.update_time),
+    )
+
+
+def message(value: Message) -> session_pb2.Message:
+    """A message for the wire."""
+    return session_pb2.Message(
+        id=value.id,
+        session_id=value.session_id,
+        run_id=value.run_id,
+        sequence=value.sequence,
+        role=_ROLES[value.role],
+        text=value.text,
+        tool_calls=[
+            session_pb2.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
+            for call in value.tool_calls
+        ],
+        tool_call_id=value.tool_call_id or "",
+        tool_name=value.tool_name or "",
+        citations=_citations(value.citations),
+        metadata=struct(value.metadata) if value.metadata else None,
+        create_time=timestamp(value.create_time),
+    )
+
+
+def deleted(value: Deleted) -> agent_service_pb2.DeleteSessionResponse:
+    """What is gone with a session, for the wire."""
+    return agent_service_pb2.DeleteSessionResponse(
+        messages=value.messages, runs=value.runs, delete_time=timestamp(value.time)
+    )
+
+
+def _citations(values: Iterable[Citation]) -> list[session_pb2.Citation]:
+    return [
+        session_pb2.Citation(
+            label=each.label,
+            knowledge_base_id=each.knowledge_base_id,
+            document_id=each.document_id,
+            chunk_id=each.chunk_id,
+            document_name=each.document_name,
+            heading_path=each.heading_path,
+            start_line=each.start_line,
+            end_line=each.end_line,
+            score=each.score,
+        )
+        for each in values
+    ]

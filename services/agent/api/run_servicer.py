@@ -1,0 +1,74 @@
+"""RunService over gRPC."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from chatmind.agent.v1 import run_service_pb2 as pb
+from chatmind.agent.v1 import run_service_pb2_grpc
+
+from services.agent.api.convert import runs as convert
+from services.agent.api.convert.common import canonical, request_key
+from services.agent.api.convert.sessions import message
+from services.agent.api.pages import Listing, split
+from services.agent.domain.models import RunId, SessionId
+from services.agent.domain.runs import Runs
+from services.agent.domain.watch import Watch
+from services.common.interceptors.authentication import current_identity
+from services.common.interceptors.base import Context
+from services.common.paging import PageTokens
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["RunService"].full_name
+
+
+class RunServicer(run_service_pb2_grpc.RunServiceServicer):
+    """Answers with what the use cases give."""
+
+    def __init__(self, runs: Runs, watch: Watch, *, tokens: PageTokens) -> None:
+        self._runs = runs
+        self._watch = watch
+        self._tokens = tokens
+
+    async def StartRun(self, request: pb.StartRunRequest, context: Context) -> pb.StartRunResponse:
+        """The accepted message and its run."""
+        run, question = await self._runs.start(
+            current_identity(),
+            SessionId(canonical(request.session_id)),
+            convert.text(request),
+            when_busy=convert.when_busy(request),
+            request=request_key(request.request_id, request),
+        )
+        return pb.StartRunResponse(run=convert.run(run), message=message(question))
+
+    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.GetRunResponse:
+        """One run."""
+        run = await self._runs.get(current_identity(), RunId(canonical(request.run_id)))
+        return pb.GetRunResponse(run=convert.run(run))
+
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
+        """A session's runs."""
+        identity, session_id = current_identity(), SessionId(canonical(request.session_id))
+        listing = Listing.of(self._tokens, "runs", identity, session_id)
+        page = listing.page(request.page_size, request.page_token)
+        runs, more = split(await self._runs.list(identity, session_id, page), page)
+        return pb.ListRunsResponse(
+            runs=map(convert.run, runs),
+            next_page_token=listing.next_token(str(runs[-1].turn)) if more else "",
+        )
+
+    async def CancelRun(
+        self, request: pb.CancelRunRequest, context: Context
+    ) -> pb.CancelRunResponse:
+        """The run as it is now."""
+        run = await self._runs.cancel(current_identity(), RunId(canonical(request.run_id)))
+        return pb.CancelRunResponse(run=convert.run(run))
+
+    async def WatchSession(
+        self, request: pb.WatchSessionRequest, context: Context
+    ) -> AsyncIterator[pb.WatchSessionResponse]:
+        """What happens in a session, for as long as the caller listens."""
+        after = request.after_sequence if request.HasField("after_sequence") else None
+        session_id = SessionId(canonical(request.session_id))
+        events = self._watch.watch(current_identity(), session_id, after=after)
+        async with aclosing(events):
+            async for event in events:
+                yield convert.event(event)

@@ -1,0 +1,276 @@
+"""The agent service's process: `python -m services.agent [migrate]`."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from chatmind.agent.v1 import agent_service_pb2_grpc, run_service_pb2_grpc
+from grpc import aio
+
+from services.agent.api import agent_servicer, run_servicer
+from services.agent.api.agent_servicer import AgentServicer
+from services.agent.api.run_servicer import RunServicer
+from services.agent.clients.knowledge import REPEATABLE_METHODS, KnowledgeClient
+from services.agent.clients.model_http import ModelTimeouts
+from services.agent.clients.models import open_models
+from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
+from services.agent.domain.agents import Agents
+from services.agent.domain.loop import Loop
+from services.agent.domain.plan import Planner
+from services.agent.domain.ports import ModelRegistry
+from services.agent.domain.runs import Runs
+from services.agent.domain.sessions import Sessions
+from services.agent.domain.tools.current_time import current_time_tool
+from services.agent.domain.tools.execute import ToolBounds
+from services.agent.domain.tools.query_knowledge import QueryKnowledge
+from services.agent.domain.tools.registry import Tools
+from services.agent.domain.watch import Watch
+from services.agent.settings import AgentServiceSettings
+from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.messages import PostgresMessageStore
+from services.agent.store.postgres.queue import PostgresRunQueue
+from services.agent.store.postgres.runs import PostgresRunStore
+from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
+from services.agent.store.postgres.sessions import PostgresSessionStore
+from services.agent.worker import Pace, Worker
+from services.common import listen
+from services.common.channel import OutgoingCalls, open_channel
+from services.common.clock import now
+from services.common.db import Pool, open_pool
+from services.common.identity import (
+    IdentitySigner,
+    IdentityVerifier,
+    load_signing_key,
+    load_trusted_keys,
+)
+from services.common.ids import new_id
+from services.common.interceptors import interceptor_chain
+from services.common.interceptors.authentication import AuthenticationInterceptor
+from services.common.listen import Listener, open_listener
+from services.common.logging import configure_logging
+from services.common.migrate import load_migrations, migrate, wait_until_current
+from services.common.notify import Notifier, open_notifier
+from services.common.paging import PageTokens
+from services.common.process import run_service
+from services.common.server import Register, RunningServer, serve, stop_signal
+from services.common.settings import read_settings
+from services.common.tasks import background_tasks
+
+_NAME = "agent"
+_DOMAIN = "agent.chatmind"
+_APPLICATION = "chatmind-agent"
+_CHANNEL = "agent"
+_CALLERS = frozenset({"gateway"})
+_MIGRATED_ELSEWHERE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What both roles are made of.
+
+    Attributes:
+        settings: what the process is told.
+        pool: the database.
+        listener: hears hints.
+        notifier: sends hints.
+        knowledge: the knowledge service.
+        models: by name.
+        tools: by name.
+    """
+
+    settings: AgentServiceSettings
+    pool: Pool
+    listener: Listener
+    notifier: Notifier
+    knowledge: KnowledgeClient
+    models: ModelRegistry
+    tools: Tools
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m services.agent")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("migrate", help="bring the database's schema up to date")
+    arguments = parser.parse_args()
+    settings = read_settings(AgentServiceSettings)
+    configure_logging(_NAME, level=settings.log_level)
+    if arguments.command == "migrate":
+        run_service(_NAME, _migrate(settings))
+        return
+    try:
+        models = load_models(settings.models_file, os.environ)
+    except ModelsFileError as error:
+        sys.exit(f"{_NAME}: {error}")
+    run_service(_NAME, _serve(settings, models))
+
+
+async def _serve(settings: AgentServiceSettings, models: Sequence[ModelSettings]) -> None:
+    async with running_agent(settings, models):
+        await stop_signal()
+
+
+async def _migrate(settings: AgentServiceSettings) -> None:
+    dsn = settings.database_url.get_secret_value()
+    await migrate(dsn, load_migrations(MIGRATIONS), schema=SCHEMA)
+
+
+@asynccontextmanager
+async def running_agent(
+    settings: AgentServiceSettings, models: Sequence[ModelSettings]
+) -> AsyncIterator[RunningServer]:
+    """An agent service that answers, and works, for as long as the block lasts.
+
+    At the end what is being worked on is handed to other workers first; then the server drains.
+
+    Args:
+        settings: what the process is told.
+        models: those that are configured, the default first.
+
+    Raises:
+        ListenError: the address is taken, or none of this machine's.
+        ServiceError: the database cannot be used.
+        FileNotFoundError: a key is missing.
+    """
+    async with AsyncExitStack() as stack:
+        parts = await _parts(settings, models, stack)
+        draining = asyncio.Event()
+        trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
+        verifier = IdentityVerifier(_NAME, trusted, clock=now)
+        services: list[str] = []
+        register: Register = _nothing
+        if settings.role != "worker":
+            services = [agent_servicer.SERVICE_NAME, run_servicer.SERVICE_NAME]
+            watch = _watch(parts, draining)
+            tasks = await stack.enter_async_context(background_tasks())
+            tasks.start("end watches", watch.end_when_draining())
+            register = _register(parts, watch)
+        server = await stack.enter_async_context(
+            serve(
+                settings,
+                services=services,
+                register=register,
+                interceptors=interceptor_chain(_DOMAIN, AuthenticationInterceptor(verifier)),
+                draining=draining,
+            )
+        )
+        if settings.role != "api":
+            await stack.enter_async_context(_worker(parts).working())
+        yield server
+
+
+async def _parts(
+    settings: AgentServiceSettings, models: Sequence[ModelSettings], stack: AsyncExitStack
+) -> _Parts:
+    pool = await stack.enter_async_context(_database(settings))
+    dsn = settings.database_url.get_secret_value()
+    pace = listen.Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
+    listener = await stack.enter_async_context(
+        open_listener(dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
+    )
+    notifier = await stack.enter_async_context(
+        open_notifier(dsn, _CHANNEL, application_name=_APPLICATION)
+    )
+    channel = await stack.enter_async_context(
+        open_channel(
+            settings.knowledge_address,
+            max_message_bytes=settings.max_message_bytes,
+            idempotent_methods=REPEATABLE_METHODS,
+        )
+    )
+    key = load_signing_key(settings.identity_dir / f"{_NAME}.pem")
+    signer = IdentitySigner(_NAME, key, audience="knowledge", clock=now)
+    knowledge = KnowledgeClient(channel, OutgoingCalls(signer))
+    timeouts = ModelTimeouts(total_seconds=settings.model_seconds)
+    registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
+    tools = Tools([QueryKnowledge(knowledge), current_time_tool(now)])
+    return _Parts(settings, pool, listener, notifier, knowledge, registry, tools)
+
+
+@asynccontextmanager
+async def _database(settings: AgentServiceSettings) -> AsyncIterator[Pool]:
+    dsn = settings.database_url.get_secret_value()
+    if settings.migrate:
+        await _migrate(settings)
+    async with open_pool(
+        dsn, schema=SCHEMA, application_name=_APPLICATION, max_size=settings.database_pool
+    ) as pool:
+        await wait_until_current(
+            pool, load_migrations(MIGRATIONS), timeout=_MIGRATED_ELSEWHERE_SECONDS
+        )
+        yield pool
+
+
+def _watch(parts: _Parts, draining: asyncio.Event) -> Watch:
+    return Watch(
+        PostgresSessionStore(parts.pool, make_id=new_id),
+        messages=PostgresMessageStore(parts.pool),
+        runs=_run_store(parts),
+        listener=parts.listener,
+        clock=now,
+        draining=draining,
+        heartbeat=parts.settings.heartbeat_seconds,
+    )
+
+
+def _run_store(parts: _Parts) -> PostgresRunStore:
+    limit = parts.settings.queue_limit
+    return PostgresRunStore(parts.pool, make_id=new_id, queue_limit=limit)
+
+
+def _register(parts: _Parts, watch: Watch) -> Register:
+    key = (parts.settings.identity_dir / f"{_NAME}.pem").read_bytes()
+    tokens = PageTokens(key)
+    sessions = PostgresSessionStore(parts.pool, make_id=new_id)
+    agents = Agents(
+        PostgresAgentStore(parts.pool, make_id=new_id),
+        models=parts.models,
+        tools=parts.tools,
+        knowledge=parts.knowledge,
+        notifier=parts.notifier,
+    )
+    messages = PostgresMessageStore(parts.pool)
+    agent_service = AgentServicer(
+        agents,
+        Sessions(sessions, messages=messages, notifier=parts.notifier),
+        tools=parts.tools,
+        models=parts.models,
+        tokens=tokens,
+    )
+    runs = Runs(_run_store(parts), sessions=sessions, notifier=parts.notifier)
+    run_service = RunServicer(runs, watch, tokens=tokens)
+
+    def register(server: aio.Server) -> None:
+        agent_service_pb2_grpc.add_AgentServiceServicer_to_server(agent_service, server)
+        run_service_pb2_grpc.add_RunServiceServicer_to_server(run_service, server)
+
+    return register
+
+
+def _nothing(server: aio.Server) -> None:
+    """A worker serves nothing but its health."""
+
+
+def _worker(parts: _Parts) -> Worker:
+    settings = parts.settings
+    loop = Loop(
+        planner=Planner(parts.models, parts.tools, parts.knowledge),
+        clock=now,
+        bounds=ToolBounds(seconds=settings.tool_seconds),
+    )
+    return Worker(
+        PostgresRunQueue(parts.pool, make_id=new_id),
+        loop.run,
+        listener=parts.listener,
+        notifier=parts.notifier,
+        pace=Pace(
+            runs_at_once=settings.runs_at_once,
+            lease=timedelta(seconds=settings.lease_seconds),
+            crash_limit=settings.crash_limit,
+        ),
+    )
