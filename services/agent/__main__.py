@@ -2,4 +2,5 @@
 
 from services.agent.main import main
 
-main()
+if __name__ == "__main__":
+    main()
