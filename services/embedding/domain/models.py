@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 ModelName = NewType("ModelName", str)
 """What callers select a model by, such as `bge-m3`."""
 
+BUNDLED_MODEL = ModelName("use-m3")
+"""The model that is always there; tables of its vectors are named after it."""
+
 Floats: TypeAlias = NDArray[np.float32]
 
 
