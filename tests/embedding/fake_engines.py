@@ -19,6 +19,7 @@ class FakeOllama(FakeServer):
         models: what it has, with digests.
         override: answers in place of the fake where it gives a reply.
         hold: waited for before each answer of `/api/embed`.
+        seconds: how long it takes for each of these.
     """
 
     def __init__(self) -> None:
@@ -27,12 +28,14 @@ class FakeOllama(FakeServer):
         self.silent = False
         self.models = {"bge-m3:latest": "7907646426070047"}
         self.override: Override = lambda _: None
+        self.seconds = 0.0
         self.hold = asyncio.Event()
         self.hold.set()
 
     async def _answer(self, request: Request) -> Reply:
         if request.path == "/api/embed":
             await self.hold.wait()
+            await asyncio.sleep(self.seconds)
         return self.override(request) or self._route(request)
 
     def _route(self, request: Request) -> Reply:

@@ -42,12 +42,18 @@ class FakeServer:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._came = asyncio.Condition()
         self.requests: list[Request] = []
         self.url = ""
 
     def asked(self, path: str) -> list[Request]:
         """The requests for a path."""
         return [each for each in self.requests if each.path == path]
+
+    async def until_asked(self, path: str) -> None:
+        """Waits for the first request for a path."""
+        async with asyncio.timeout(10), self._came:
+            await self._came.wait_for(lambda: bool(self.asked(path)))
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator["FakeServer"]:
@@ -89,7 +95,9 @@ class FakeServer:
             }
             raw = await reader.readexactly(int(headers.get("content-length", "0")))
             request = Request(method, path, headers, json.loads(raw) if raw else None)
-            self.requests.append(request)
+            async with self._came:
+                self.requests.append(request)
+                self._came.notify_all()
             reply = await self._handler(request)
             if reply is None:
                 return

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal, NoReturn
@@ -15,6 +17,8 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes after decompression; 256 vectors of 4,096 numbers are about 25 MB of JSON."""
 
 _LONGEST_WAIT = 300.0
+_CONNECT_SECONDS = 5.0
+_IDLE_SECONDS = 3.0
 _ELSEWHERE = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -59,7 +63,7 @@ class Answer:
 
 
 class JsonClient:
-    """Asks one engine."""
+    """Asks one engine; opened by `open_json_client`."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -96,6 +100,32 @@ class JsonClient:
         except httpx.HTTPError as error:
             raise UnreachableError("it cannot be reached") from error
         return Answer(response.status_code, _parsed(raw), _retry_after(response))
+
+
+@asynccontextmanager
+async def open_json_client(
+    base_url: str, *, headers: Mapping[str, str], trust_env: bool
+) -> AsyncIterator[JsonClient]:
+    """A client of the engine below `base_url`.
+
+    Args:
+        base_url: paths are appended to it.
+        headers: sent with every request.
+        trust_env: go through the proxies that the environment names.
+    """
+    timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
+    # Engines drop idle connections, some after 5 s; a request sent just then would fail.
+    limits = httpx.Limits(keepalive_expiry=_IDLE_SECONDS)
+    async with httpx.AsyncClient(
+        base_url=base_url,
+        headers=dict(headers),
+        timeout=timeout,
+        limits=limits,
+        trust_env=trust_env,
+        # Without TLS there is no need to spend 60 ms on loading certificates.
+        verify=base_url.startswith("https:"),
+    ) as http:
+        yield JsonClient(http)
 
 
 def refuse(answer: Answer, spec: ModelSpec, *, lacking: str) -> NoReturn:

@@ -22,7 +22,7 @@ async def answering(reply: Reply | None) -> AsyncIterator[JsonClient]:
 
     async with (
         FakeServer(handler).serving() as server,
-        httpx.AsyncClient(base_url=server.url) as http,
+        httpx.AsyncClient(base_url=server.url, verify=False) as http,
     ):
         yield JsonClient(http)
 
@@ -45,7 +45,7 @@ class TestJsonClient:
             assert (await ask(client)).body is None
 
     async def test_nobody_there(self) -> None:
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:9", verify=False) as http:
             with pytest.raises(UnreachableError, match="cannot be reached"):
                 await ask(JsonClient(http))
 
@@ -61,7 +61,7 @@ class TestJsonClient:
 
         async with (
             FakeServer(handler).serving() as server,
-            httpx.AsyncClient(base_url=server.url) as http,
+            httpx.AsyncClient(base_url=server.url, verify=False) as http,
         ):
             with pytest.raises(UnreachableError, match=r"did not answer within 0\.1 s"):
                 await JsonClient(http).get("/x", seconds=0.1)

@@ -60,7 +60,7 @@ async def ollama() -> AsyncIterator[FakeOllama]:
 
 @pytest.fixture
 async def http(ollama: FakeOllama) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=ollama.url) as http:
+    async with httpx.AsyncClient(base_url=ollama.url, verify=False) as http:
         yield http
 
 
@@ -154,7 +154,7 @@ class TestCheck:
 
 class TestUnavailable:
     async def test_nobody_there(self) -> None:
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:9", verify=False) as http:
             backend = make_backend(http)
             with pytest.raises(BackendUnavailableError, match="Ollama: it cannot be reached") as e:
                 await backend.embed(["a"], Purpose.QUERY)

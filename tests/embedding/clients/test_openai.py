@@ -43,7 +43,9 @@ async def openai() -> AsyncIterator[FakeOpenAI]:
 @pytest.fixture
 async def http(openai: FakeOpenAI) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"authorization": f"Bearer {openai.key}"}
-    async with httpx.AsyncClient(base_url=f"{openai.url}/v1", headers=headers) as http:
+    async with httpx.AsyncClient(
+        base_url=f"{openai.url}/v1", headers=headers, verify=False
+    ) as http:
         yield http
 
 
@@ -122,7 +124,7 @@ class TestCheck:
         assert backend.state.ready is ready
 
     async def test_nobody_there(self) -> None:
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:9", verify=False) as http:
             backend = make_backend(http)
             await backend.check()
 
@@ -131,7 +133,7 @@ class TestCheck:
 
 class TestUnavailable:
     async def test_nobody_there(self) -> None:
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:9", verify=False) as http:
             with pytest.raises(BackendUnavailableError, match="cannot be reached") as raised:
                 await make_backend(http).embed(["a"], Purpose.QUERY)
 

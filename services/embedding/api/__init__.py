@@ -1,0 +1,1 @@
+"""The service as gRPC callers see it."""

@@ -1,0 +1,209 @@
+"""The embedding service's process: `python -m services.embedding`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import structlog
+from chatmind.embedding.v1 import embedding_service_pb2_grpc
+from grpc import aio
+
+from services.common.clock import now
+from services.common.identity import IdentityVerifier, load_trusted_keys
+from services.common.interceptors import interceptor_chain
+from services.common.interceptors.authentication import AuthenticationInterceptor
+from services.common.logging import configure_logging
+from services.common.process import run_service
+from services.common.server import RunningServer, serve, stop_signal
+from services.common.settings import read_settings
+from services.common.tasks import background_tasks
+from services.embedding.api.servicer import SERVICE_NAME, EmbeddingServicer
+from services.embedding.clients.bundled import BundledBackend
+from services.embedding.clients.http import open_json_client
+from services.embedding.clients.ollama import OllamaBackend
+from services.embedding.clients.openai import OpenAIBackend
+from services.embedding.domain.batching import Batcher
+from services.embedding.domain.embed import Embedding
+from services.embedding.domain.models import (
+    BUNDLED_MODEL,
+    BackendKind,
+    BatchLimits,
+    ModelName,
+    ModelSpec,
+    Prefixes,
+)
+from services.embedding.domain.ports import Backend
+from services.embedding.domain.readiness import keep_checking
+from services.embedding.domain.registry import Registry
+from services.embedding.settings import EmbeddingSettings
+
+_NAME = "embedding"
+_DOMAIN = "embedding.chatmind"
+_CALLERS = frozenset({"knowledge"})
+
+# Small calls, because a query waits for the one that runs: two pieces of 900 characters take 25 ms,
+# and larger calls are no faster a text.
+_BUNDLED_LIMITS = BatchLimits(max_texts=64, max_chars=2_000, alone_above=2_000)
+
+
+def main() -> None:
+    """Serve until asked to stop."""
+    settings = read_settings(EmbeddingSettings)
+    configure_logging(_NAME, level=settings.log_level)
+    run_service(_NAME, _serve(settings))
+
+
+async def _serve(settings: EmbeddingSettings) -> None:
+    async with background_tasks() as tasks:
+        # Before the service says that it serves: who reads that may ask it to stop at once.
+        asked = tasks.start("stop signal", stop_signal())
+        async with running_embedding(settings):
+            await asked
+
+
+@asynccontextmanager
+async def running_embedding(settings: EmbeddingSettings) -> AsyncIterator[RunningServer]:
+    """An embedding service that answers for as long as the block lasts, and then drains.
+
+    Raises:
+        ListenError: the address is taken, or none of this machine's.
+        FileNotFoundError: a key is missing.
+    """
+    trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
+    verifier = IdentityVerifier(_NAME, trusted, clock=now)
+    async with AsyncExitStack() as stack:
+        batchers = await _batchers(settings, stack)
+        default = await _default(settings, [each.backend for each in batchers])
+        servicer = EmbeddingServicer(Embedding(Registry(batchers, default=default)))
+        tasks = await stack.enter_async_context(background_tasks())
+        for batcher in batchers:
+            spec = batcher.backend.spec
+            tasks.start(f"batcher {spec.name}", batcher.run())
+            # The bundled model takes memory once it is loaded; where it is not the default, the
+            # first call loads it.
+            if spec.kind is not BackendKind.BUNDLED or spec.name == default:
+                checking = keep_checking(batcher.backend, every=settings.check_interval_seconds)
+                tasks.start(f"check {spec.name}", checking)
+
+        def register(server: aio.Server) -> None:
+            embedding_service_pb2_grpc.add_EmbeddingServiceServicer_to_server(servicer, server)
+
+        yield await stack.enter_async_context(
+            serve(
+                settings,
+                services=[SERVICE_NAME],
+                register=register,
+                interceptors=interceptor_chain(_DOMAIN, AuthenticationInterceptor(verifier)),
+                draining=asyncio.Event(),
+            )
+        )
+
+
+async def _batchers(settings: EmbeddingSettings, stack: AsyncExitStack) -> list[Batcher]:
+    """The ways to every model that is configured; what they need is closed with the stack."""
+    batchers = [_bundled(settings, stack)]
+    if settings.serves_ollama:
+        batchers.append(await _ollama(settings, stack))
+    if settings.serves_openai:
+        batchers.append(await _openai(settings, stack))
+    return batchers
+
+
+def _bundled(settings: EmbeddingSettings, stack: AsyncExitStack) -> Batcher:
+    executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="encoder"))
+    backend = BundledBackend(executor, max_batch_size=settings.max_batch_size)
+    return _batcher(settings, backend, limits=_BUNDLED_LIMITS, concurrency=1)
+
+
+async def _ollama(settings: EmbeddingSettings, stack: AsyncExitStack) -> Batcher:
+    client = await stack.enter_async_context(
+        open_json_client(settings.ollama_url, headers={}, trust_env=False)
+    )
+    spec = ModelSpec(
+        name=ModelName(settings.ollama_model),
+        kind=BackendKind.OLLAMA,
+        dimensions=settings.ollama_dimensions,
+        max_input_tokens=settings.ollama_max_input_tokens,
+        max_batch_size=settings.max_batch_size,
+    )
+    backend = OllamaBackend(
+        client,
+        spec,
+        prefixes=Prefixes(settings.ollama_query_prefix, settings.ollama_document_prefix),
+        seconds=settings.ollama_timeout_seconds,
+        check_seconds=settings.check_timeout_seconds,
+    )
+    limits = BatchLimits(
+        max_texts=settings.ollama_max_call_texts,
+        max_chars=settings.ollama_max_call_chars,
+        # A text that may exceed the window travels alone: only then its tokens are told.
+        alone_above=settings.ollama_max_input_tokens,
+    )
+    return _batcher(settings, backend, limits=limits, concurrency=settings.ollama_concurrency)
+
+
+async def _openai(settings: EmbeddingSettings, stack: AsyncExitStack) -> Batcher:
+    key = _openai_key(settings)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    client = await stack.enter_async_context(
+        open_json_client(settings.openai_base_url, headers=headers, trust_env=True)
+    )
+    spec = ModelSpec(
+        name=ModelName(settings.openai_model),
+        kind=BackendKind.OPENAI,
+        dimensions=settings.openai_size,
+        max_input_tokens=settings.openai_max_input_tokens,
+        max_batch_size=settings.max_batch_size,
+    )
+    backend = OpenAIBackend(
+        client,
+        spec,
+        prefixes=Prefixes(settings.openai_query_prefix, settings.openai_document_prefix),
+        send_dimensions=settings.openai_send_dimensions,
+        seconds=settings.openai_timeout_seconds,
+        check_seconds=settings.check_timeout_seconds,
+    )
+    limits = BatchLimits(
+        max_texts=settings.openai_max_call_texts,
+        max_chars=settings.openai_max_call_chars,
+        alone_above=settings.openai_max_call_chars,
+    )
+    return _batcher(settings, backend, limits=limits, concurrency=settings.openai_concurrency)
+
+
+def _openai_key(settings: EmbeddingSettings) -> str:
+    if settings.openai_api_key_file is not None:
+        return settings.openai_api_key_file.read_text(encoding="utf-8").strip()
+    return settings.openai_api_key.get_secret_value()
+
+
+def _batcher(
+    settings: EmbeddingSettings, backend: Backend, *, limits: BatchLimits, concurrency: int
+) -> Batcher:
+    return Batcher(
+        backend,
+        limits,
+        concurrency=concurrency,
+        max_pending_texts=settings.max_pending_texts,
+        max_pending_chars=settings.max_pending_chars,
+    )
+
+
+async def _default(settings: EmbeddingSettings, backends: Sequence[Backend]) -> ModelName:
+    """The model that an empty name stands for, as the settings or what is there decide."""
+    log = structlog.get_logger(_NAME)
+    by_kind = {backend.spec.kind: backend for backend in backends}
+    if settings.backend is not None:
+        chosen = by_kind[BackendKind(settings.backend)].spec
+        log.info("default model", model=chosen.name, backend=settings.backend, why="as configured")
+        return chosen.name
+    ollama = by_kind[BackendKind.OLLAMA]
+    await ollama.check()
+    if ollama.state.ready:
+        why = f"Ollama answers at {settings.ollama_url} and has it"
+        log.info("default model", model=ollama.spec.name, backend="ollama", why=why)
+        return ollama.spec.name
+    why = f"no Ollama with {ollama.spec.name} answers at {settings.ollama_url}"
+    log.info("default model", model=BUNDLED_MODEL, backend="bundled", why=why)
+    return BUNDLED_MODEL
