@@ -1,0 +1,278 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from services.agent.domain.chat import Ending, FinishReason, ModelReply
+from services.agent.domain.engine import (
+    LEAST_ANSWER_TOKENS,
+    MOST_CALLS_AT_ONCE,
+    Progress,
+    advance,
+    begin,
+)
+from services.agent.domain.models import (
+    Draft,
+    Role,
+    RunError,
+    RunLimits,
+    RunState,
+    StopReason,
+    ToolCallId,
+    Usage,
+)
+from services.agent.domain.steps import (
+    Ask,
+    Event,
+    Executed,
+    Failed,
+    Finish,
+    Next,
+    OutOf,
+    PlannedCall,
+    Replied,
+    RunTools,
+)
+from tests.agent.turns import Scene, ScriptedModel, call, calls, says
+
+COST = Usage(10, 5)
+ERROR = RunError("MODEL_UNAVAILABLE", "down")
+QUESTION = Draft(Role.USER, "q")
+
+
+def progress(**fields: Any) -> Progress:
+    limits = RunLimits(**fields.pop("limits", {}))
+    return Progress(limits=limits, **fields)
+
+
+def replied(reply: ModelReply) -> Replied:
+    return Replied(reply, COST)
+
+
+def ending(state: RunState, reason: StopReason, error: RunError | None = None) -> Ending:
+    return Ending(state, reason, error)
+
+
+def asks(*ids: str) -> Draft:
+    return Draft(Role.ASSISTANT, "", tool_calls=tuple(call(id_) for id_ in ids))
+
+
+def result(id_: str) -> Draft:
+    return Draft(Role.TOOL, "r", tool_call_id=ToolCallId(id_))
+
+
+def begun(turn: Sequence[Draft], **limits: Any) -> tuple[Progress, Next]:
+    run = replace(Scene(ScriptedModel()).context().run, step_count=len(turn) // 2)
+    return begin(run, turn, limits=RunLimits(**limits))
+
+
+CUT = ModelReply("half", finish_reason=FinishReason.LENGTH)
+FINISHED, ERROR_STATE = RunState.FINISHED, RunState.ERROR
+
+
+class TestAdvance:
+    @pytest.mark.parametrize(
+        ("before", "event", "follows"),
+        [
+            pytest.param({}, replied(says("a")), (FINISHED, StopReason.END_TURN), id="answer"),
+            pytest.param({}, replied(CUT), (FINISHED, StopReason.MAX_TOKENS), id="cut off"),
+            pytest.param({}, replied(says(" ")), Ask(), id="empty"),
+            pytest.param(
+                {"empty_replies": 1},
+                replied(says("")),
+                (ERROR_STATE, StopReason.MODEL_ERROR),
+                id="empty again",
+            ),
+            pytest.param({}, Failed(ERROR), (ERROR_STATE, StopReason.MODEL_ERROR), id="failed"),
+            pytest.param({"steps": 19}, Executed(recorded=True), Ask(), id="executed"),
+            pytest.param(
+                {"steps": 20}, Executed(recorded=True), Ask(closing=True), id="step limit"
+            ),
+            pytest.param(
+                {"calls": 101}, Executed(recorded=True), Ask(closing=True), id="call limit"
+            ),
+            pytest.param({"calls": 100}, Executed(recorded=True), Ask(), id="calls used up"),
+            pytest.param(
+                {"limits": {"max_tokens": 100}, "usage": Usage(80, 5)},
+                Executed(recorded=True),
+                (FINISHED, StopReason.MAX_TOKENS),
+                id="token limit",
+            ),
+            pytest.param(
+                {"steps": 19}, replied(says("")), Ask(closing=True), id="empty on the last step"
+            ),
+            pytest.param(
+                {"steps": 20, "closing": True},
+                replied(says("a")),
+                (FINISHED, StopReason.MAX_STEPS),
+                id="closing answer",
+            ),
+            pytest.param(
+                {"steps": 20, "closing": True},
+                replied(calls(call("a"), text="Let me")),
+                (FINISHED, StopReason.MAX_STEPS),
+                id="closing asks for tools",
+            ),
+            pytest.param(
+                {"calls": 101, "closing": True},
+                Failed(ERROR),
+                (FINISHED, StopReason.MAX_TOOL_CALLS),
+                id="closing fails",
+            ),
+            pytest.param(
+                {},
+                OutOf(StopReason.MAX_DURATION),
+                (FINISHED, StopReason.MAX_DURATION),
+                id="out of time",
+            ),
+        ],
+    )
+    def test_what_follows(
+        self, before: dict[str, Any], event: Event, follows: Ask | tuple[RunState, StopReason]
+    ) -> None:
+        _, step = advance(progress(**before), event)
+
+        if isinstance(step, Finish):
+            assert (step.ending.state, step.ending.stop_reason) == follows
+        else:
+            assert step == follows
+
+    def test_an_answer_is_kept_with_the_end(self) -> None:
+        _, step = advance(progress(), replied(says("a")))
+
+        assert step == Finish(ending(FINISHED, StopReason.END_TURN), says("a"), usage=COST, steps=1)
+
+    @pytest.mark.parametrize("reply", [calls(call("a"), text="Let me"), says(""), says(" ")])
+    def test_a_closing_reply_that_is_no_answer_is_dropped(self, reply: ModelReply) -> None:
+        _, step = advance(progress(steps=20, closing=True), replied(reply))
+
+        assert isinstance(step, Finish)
+        assert step.reply is None
+
+    def test_calls_are_recorded_before_they_run(self) -> None:
+        after, step = advance(progress(), replied(calls(call("a"), call("b"))))
+
+        assert step == RunTools(
+            (PlannedCall(call("a")), PlannedCall(call("b"))),
+            reply=calls(call("a"), call("b")),
+            usage=COST,
+        )
+        assert (after.steps, after.calls) == (1, 2)
+
+    def test_calls_over_the_limit_are_answered_and_not_run(self) -> None:
+        before = progress(limits={"max_tool_calls": 3}, calls=2)
+
+        _, step = advance(before, replied(calls(call("a"), call("b"))))
+
+        assert isinstance(step, RunTools)
+        assert step.calls[0].answer is None
+        assert step.calls[1].answer is not None
+        assert step.calls[1].answer.error == "tool_call_limit"
+
+    def test_a_reply_that_lost_its_way_is_cut_to_what_is_sensible(self) -> None:
+        _, step = advance(progress(), replied(calls(*(call(f"c{n}") for n in range(500)))))
+
+        assert isinstance(step, RunTools)
+        assert step.reply is not None
+        assert len(step.calls) == len(step.reply.tool_calls) == MOST_CALLS_AT_ONCE
+
+    @pytest.mark.parametrize(
+        ("taken", "given", "own"),
+        [
+            ((), ("a", "b"), ["a", "b"]),
+            ((), ("a", "a", "a"), ["a", "a_2", "a_3"]),
+            (("a", "a_2"), ("a",), ["a_3"]),
+            ((), ("", ""), ["call", "call_2"]),
+        ],
+    )
+    def test_ids_are_unique_in_the_run(
+        self, taken: tuple[str, ...], given: tuple[str, ...], own: list[str]
+    ) -> None:
+        before = progress(call_ids=frozenset(map(ToolCallId, taken)))
+
+        _, step = advance(before, replied(calls(*map(call, given))))
+
+        assert isinstance(step, RunTools)
+        assert [each.call.id for each in step.calls] == own
+
+    def test_what_empty_replies_cost_is_recorded_with_the_next(self) -> None:
+        after, _ = advance(progress(), replied(says("")))
+
+        after, step = advance(after, replied(calls(call("a"))))
+        assert isinstance(step, RunTools)
+        assert step.usage == COST + COST
+
+        after, _ = advance(after, Executed(recorded=True))
+        _, end = advance(after, replied(says("a")))
+        assert isinstance(end, Finish)
+        assert (end.usage, end.steps) == (COST, 2)
+
+    def test_an_empty_reply_is_forgiven_once_per_step(self) -> None:
+        after, _ = advance(progress(), replied(says("")))
+        after, _ = advance(after, replied(calls(call("a"))))
+        after, _ = advance(after, Executed(recorded=True))
+
+        _, step = advance(after, replied(says("")))
+
+        assert step == Ask()
+
+
+class TestTokensLeft:
+    def test_without_a_limit_there_is_no_bound(self) -> None:
+        assert progress().tokens_left(1000) is None
+
+    def test_the_question_counts(self) -> None:
+        before = progress(limits={"max_tokens": 100}, usage=Usage(30, 10))
+
+        assert before.tokens_left(20) == 40
+
+    def test_a_limit_below_any_answer_asks_nothing(self) -> None:
+        _, step = begun([QUESTION], max_tokens=LEAST_ANSWER_TOKENS - 1)
+
+        assert isinstance(step, Finish)
+
+
+class TestBegin:
+    def test_a_new_run_asks(self) -> None:
+        _, step = begun([QUESTION])
+
+        assert step == Ask()
+
+    def test_calls_without_result_are_run_first(self) -> None:
+        after, step = begun([QUESTION, asks("a", "b"), result("a")])
+
+        assert step == RunTools((PlannedCall(call("b")),))
+        assert (after.steps, after.calls) == (1, 2)
+
+    def test_when_all_are_answered_it_asks(self) -> None:
+        _, step = begun([QUESTION, asks("a"), result("a")])
+
+        assert step == Ask()
+
+    def test_the_step_limit_holds_over_a_crash(self) -> None:
+        _, step = begun([QUESTION, asks("a"), result("a")], max_steps=1)
+
+        assert step == Ask(closing=True)
+
+    def test_the_limit_of_tool_calls_holds_over_a_crash(self) -> None:
+        _, step = begun([QUESTION, asks("a", "b", "c"), result("a")], max_tool_calls=2)
+
+        assert isinstance(step, RunTools)
+        assert [each.call.id for each in step.calls] == ["b", "c"]
+        assert [each.answer is None for each in step.calls] == [True, False]
+
+    def test_a_call_that_must_not_be_repeated_is_told_unknown(self) -> None:
+        run = Scene(ScriptedModel()).context().run
+        turn = [QUESTION, asks("a", "b")]
+
+        _, step = begin(run, turn, limits=RunLimits(), unrepeatable=frozenset({ToolCallId("a")}))
+
+        assert isinstance(step, RunTools)
+        assert step.calls[0].answer is not None
+        assert step.calls[0].answer.error == "unknown_outcome"
+        assert step.calls[1].answer is None
+
+    def test_duration_is_the_loop_s_affair(self) -> None:
+        assert begun([QUESTION], max_duration=timedelta(0))[1] == Ask()

@@ -1,0 +1,31 @@
+from datetime import timedelta
+
+import pytest
+
+from services.agent.domain.models import RunLimits, StopReason
+from services.agent.domain.notices import limit_notice
+
+
+class TestLimitNotice:
+    @pytest.mark.parametrize(
+        ("reason", "limits", "words"),
+        [
+            (StopReason.MAX_STEPS, RunLimits(max_steps=1), "limit of 1 step before"),
+            (StopReason.MAX_STEPS, RunLimits(), "limit of 20 steps before"),
+            (StopReason.MAX_TOOL_CALLS, RunLimits(), "limit of 100 tool calls before"),
+            (StopReason.MAX_TOKENS, RunLimits(max_tokens=9000), "limit of 9,000 tokens before"),
+            (StopReason.MAX_TOKENS, RunLimits(), "cut off by its own length limit"),
+            (StopReason.MAX_DURATION, RunLimits(), "time limit of 600 seconds"),
+            (
+                StopReason.MAX_DURATION,
+                RunLimits(max_duration=timedelta(seconds=1)),
+                "time limit of 1 second before",
+            ),
+        ],
+    )
+    def test_it_names_the_limit(self, reason: StopReason, limits: RunLimits, words: str) -> None:
+        assert words in limit_notice(reason, limits)
+
+    @pytest.mark.parametrize("reason", list(StopReason))
+    def test_there_is_a_sentence_for_every_reason(self, reason: StopReason) -> None:
+        assert limit_notice(reason, RunLimits()).endswith(".")

@@ -1,0 +1,40 @@
+from services.agent.domain.chat import KnowledgeBase
+from services.agent.domain.models import KnowledgeBaseId
+from services.agent.domain.prompt import system_prompt, with_notes
+
+
+def base(name: str, description: str = "") -> KnowledgeBase:
+    return KnowledgeBase(KnowledgeBaseId(name), name, description)
+
+
+class TestSystemPrompt:
+    def test_without_bases_it_is_the_agent_s_own(self) -> None:
+        assert system_prompt("  You are brief.\n", []) == "You are brief."
+
+    def test_with_nothing_to_say_it_is_empty(self) -> None:
+        assert system_prompt("", []) == ""
+
+    def test_it_says_which_bases_there_are_and_what_each_is_for(self) -> None:
+        prompt = system_prompt("Be brief.", [base("Handbook", "How we\n work."), base("Wiki")])
+
+        assert prompt.startswith("Be brief.\n\nYou have these knowledge bases:\n")
+        assert "- Handbook: How we work.\n- Wiki: no description\n" in prompt
+        assert "query_knowledge" in prompt
+        assert "[1]" in prompt
+
+    def test_a_description_cannot_fill_the_context(self) -> None:
+        assert len(system_prompt("", [base("A", "x" * 4000)])) < 2000
+
+    def test_bases_that_cannot_be_listed_are_still_told(self) -> None:
+        assert "query_knowledge searches them" in system_prompt("", None)
+
+
+class TestNotes:
+    def test_without_notes_it_stays_as_it_is(self) -> None:
+        assert with_notes("Be brief.", closing=False, left_out=0) == "Be brief."
+
+    def test_the_closing_question_asks_for_an_answer(self) -> None:
+        assert "Answer now" in with_notes("", closing=True, left_out=0)
+
+    def test_what_is_left_out_is_said(self) -> None:
+        assert "The 4 oldest" in with_notes("Be brief.", closing=False, left_out=4)

@@ -1,0 +1,70 @@
+from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
+from services.agent.domain.models import Role, StopReason, Usage
+from services.agent.domain.replies import answer, asking, instead_of_answer, result
+from tests.agent.turns import Shelf, call, calls
+
+FOUND = [passage.citation for passage in Shelf().add("b1", "Handbook", "one", "two").passages]
+
+
+class TestAsking:
+    def test_it_keeps_the_whole_reply(self) -> None:
+        reply = ModelReply(
+            "Let me look.",
+            tool_calls=(call("a"),),
+            finish_reason=FinishReason.TOOL_CALLS,
+            usage=Usage(10, 5),
+            reasoning="Hm.",
+            model="m-2026",
+        )
+
+        draft = asking(reply, model="m")
+
+        assert (draft.role, draft.text) == (Role.ASSISTANT, "Let me look.")
+        assert draft.tool_calls == (call("a"),)
+        assert draft.metadata == {
+            "model": "m",
+            "served_model": "m-2026",
+            "finish_reason": "tool_calls",
+            "usage": {"input_tokens": 10, "output_tokens": 5},
+            "reasoning": "Hm.",
+        }
+
+    def test_what_is_not_known_is_absent(self) -> None:
+        draft = asking(ModelReply("", tool_calls=(call("a"),), model="m"), model="m")
+
+        assert draft.metadata == {"model": "m", "finish_reason": "stop"}
+
+
+class TestResult:
+    def test_it_answers_its_call(self) -> None:
+        draft = result(call("a"), ToolResult("found", citations=tuple(FOUND)))
+
+        assert (draft.role, draft.tool_call_id, draft.tool_name) == (Role.TOOL, "a", "look")
+        assert (draft.text, draft.citations, draft.metadata) == ("found", tuple(FOUND), {})
+
+    def test_a_failure_is_marked(self) -> None:
+        assert result(call("a"), ToolResult("Error: x.", error="failed")).metadata == {
+            "error": "failed"
+        }
+
+    def test_it_is_never_without_text(self) -> None:
+        assert result(call("a"), ToolResult("")).text == "(no output)"
+
+
+class TestAnswer:
+    def test_it_rests_on_what_was_found(self) -> None:
+        draft = answer(ModelReply("Yes."), model="m", retrieved=FOUND)
+
+        assert draft.metadata["citation_basis"] == "retrieved"
+        assert len(draft.citations) == 1  # both carry the empty label here, and so are one
+
+    def test_without_passages_there_is_no_basis(self) -> None:
+        assert "citation_basis" not in answer(calls(), model="m", retrieved=[]).metadata
+
+
+class TestInsteadOfAnswer:
+    def test_it_is_marked_as_a_notice(self) -> None:
+        draft = instead_of_answer("Stopped.", StopReason.MAX_STEPS)
+
+        assert (draft.role, draft.text) == (Role.ASSISTANT, "Stopped.")
+        assert draft.metadata == {"notice": "max_steps"}

@@ -1,0 +1,70 @@
+import pytest
+
+from services.agent.domain.chat import ToolSpec
+from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
+from services.agent.domain.tools.function import object_schema
+
+SPEC = ToolSpec(
+    "look",
+    "Looks.",
+    object_schema(
+        {"query": {"type": "string", "maxLength": 9}, "n": {"type": "integer"}}, ["query"]
+    ),
+    idempotent=True,
+)
+BARE = ToolSpec("bare", "Bare.", object_schema({}, []), idempotent=True)
+
+
+class TestReadArguments:
+    def test_arguments_that_fit_are_given(self) -> None:
+        assert read_arguments('{"query": "a", "n": 3}', SPEC) == {"query": "a", "n": 3}
+
+    @pytest.mark.parametrize("text", ["", "  \n", "{}"])
+    def test_none_at_all_are_an_empty_object(self, text: str) -> None:
+        assert read_arguments(text, BARE) == {}
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ('{"query": ', "not a JSON object; the JSON breaks at line 1, column 11"),
+            ("look for backups", "not a JSON object"),
+            ('["a"]', "must be a JSON object, not a list"),
+            ('"a"', "must be a JSON object, not a string"),
+            ("null", "must be a JSON object, not null"),
+            ("7", "must be a JSON object, not a number"),
+            ("true", "must be a JSON object, not a boolean"),
+            ("[" * 100_000, "not a JSON object that can be read"),
+            ('{"n": ' + "9" * 10_000 + "}", "not a JSON object that can be read"),
+        ],
+    )
+    def test_what_is_no_object_is_told(self, text: str, told: str) -> None:
+        with pytest.raises(ArgumentsError) as error:
+            read_arguments(text, SPEC)
+
+        assert told in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("{}", "'query' is a required property"),
+            ("", "'query' is a required property"),
+            ('{"query": 5}', "query: 5 is not of type 'string'"),
+            ('{"query": "a", "kb_id": "7"}', "'kb_id' was unexpected"),
+            ('{"query": "a", "n": 1.5}', "n: 1.5 is not of type 'integer'"),
+        ],
+    )
+    def test_what_does_not_fit_is_told_with_the_schema(self, text: str, told: str) -> None:
+        with pytest.raises(ArgumentsError) as error:
+            read_arguments(text, SPEC)
+
+        assert told in str(error.value)
+        assert '"query": {"type": "string"' in str(error.value)
+
+    def test_a_huge_argument_is_not_repeated_back(self) -> None:
+        with pytest.raises(ArgumentsError) as error:
+            read_arguments('{"query": "' + "x" * 100_000 + '"}', SPEC)
+
+        assert len(str(error.value)) < 1000
+
+    def test_what_cannot_be_stored_is_replaced(self) -> None:
+        assert read_arguments('{"query": "a\\u0000b\\ud800"}', SPEC) == {"query": "a\ufffdb\ufffd"}

@@ -1,0 +1,33 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from services.agent.domain.tools.current_time import current_time_tool
+from services.common.errors import InvalidArgumentError
+from services.common.text import Json
+from tests.agent.domain.tools.contexts import CONTEXT
+
+TOOL = current_time_tool(lambda: datetime(2026, 6, 1, 22, 30, 5, tzinfo=UTC))
+
+
+class TestCurrentTime:
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ({}, "2026-06-01T22:30:05+00:00 (Monday)"),
+            ({"timezone": "Asia/Shanghai"}, "2026-06-02T06:30:05+08:00 (Tuesday)"),
+        ],
+    )
+    async def test_it_tells_the_time_of_a_zone(self, arguments: dict[str, Json], text: str) -> None:
+        assert (await TOOL.run(arguments, CONTEXT)).text == text
+
+    @pytest.mark.parametrize(
+        "zone", ["Nowhere/At_all", "../../etc/passwd", "/etc/passwd", "", "America"]
+    )
+    async def test_what_is_no_zone_is_refused(self, zone: str) -> None:
+        with pytest.raises(InvalidArgumentError, match="IANA"):
+            await TOOL.run({"timezone": zone}, CONTEXT)
+
+    def test_its_description_gives_an_example(self) -> None:
+        assert "Example:" in TOOL.spec.description
+        assert TOOL.spec.idempotent
