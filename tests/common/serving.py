@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import grpc
 from grpc import aio
 
-Behaviour: TypeAlias = "Callable[[Any, aio.ServicerContext[Any, Any]], Any]"
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | Behaviour"
+Behaviour: TypeAlias = Callable[[Any, Any], Any]
+Handler: TypeAlias = grpc.RpcMethodHandler | Behaviour
 
 SERVICE = "test.v1.TestService"
 METHOD = f"/{SERVICE}/Method"
