@@ -1,6 +1,6 @@
 """Every implementation of the queue of runs hands them out, and fences them, in the same way."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -35,12 +35,9 @@ from tests.contracts.agent_stores import (
     PRIVATE,
     SHARED,
     Stores,
-    agent_pool,
     answer,
     asking,
     call,
-    memory_stores,
-    postgres_stores,
     result_of,
 )
 
@@ -67,23 +64,6 @@ WRITES: dict[str, Write] = {
     "append_tool_result": lambda journal: journal.append_tool_result(result_of(call("z"))),
     "finish": lambda journal: journal.finish(ENDED, [answer()]),
 }
-
-
-@pytest.fixture
-def memory() -> Stores:
-    return memory_stores()
-
-
-@pytest.fixture
-async def postgres(database: str) -> AsyncIterator[Stores]:
-    async with agent_pool(database) as pool:
-        yield postgres_stores(pool)
-
-
-@pytest.fixture(params=["memory", "postgres"])
-def stores(request: pytest.FixtureRequest) -> Stores:
-    stores: Stores = request.getfixturevalue(request.param)
-    return stores
 
 
 @pytest.fixture(params=WRITES)

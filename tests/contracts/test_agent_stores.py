@@ -1,6 +1,5 @@
 """Every implementation of the agent service's stores keeps the same promises."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -39,12 +38,9 @@ from tests.contracts.agent_stores import (
     SHARED,
     STRANGER,
     Stores,
-    agent_pool,
     answer,
     asking,
     call,
-    memory_stores,
-    postgres_stores,
     result_of,
 )
 
@@ -62,23 +58,6 @@ FULL = AgentSettings(
     window=Window(0, 1234),
     visibility=Visibility.TENANT,
 )
-
-
-@pytest.fixture
-def memory() -> Stores:
-    return memory_stores()
-
-
-@pytest.fixture
-async def postgres(database: str) -> AsyncIterator[Stores]:
-    async with agent_pool(database) as pool:
-        yield postgres_stores(pool)
-
-
-@pytest.fixture(params=["memory", "postgres"])
-def stores(request: pytest.FixtureRequest) -> Stores:
-    stores: Stores = request.getfixturevalue(request.param)
-    return stores
 
 
 def request_key(content: str, identifier: str | None = None) -> RequestKey:

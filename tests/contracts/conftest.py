@@ -1,0 +1,35 @@
+"""What the contract suites share."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.agent.database import empty, shared_database
+from tests.contracts.agent_stores import Stores, agent_pool, memory_stores, postgres_stores
+
+
+@pytest.fixture(scope="session")
+def agent_database(postgres_server: object) -> Iterator[str]:
+    """The address of a database for all tests of the agent's stores."""
+    with shared_database(postgres_server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def memory_agent_stores() -> Stores:
+    """Fresh stores in memory."""
+    return memory_stores()
+
+
+@pytest.fixture
+async def postgres_agent_stores(agent_database: str) -> AsyncIterator[Stores]:
+    """Stores in PostgreSQL that hold nothing yet."""
+    async with agent_pool(await empty(agent_database)) as pool:
+        yield postgres_stores(pool)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def stores(request: pytest.FixtureRequest) -> Stores:
+    """The agent's stores, of each kind in turn."""
+    stores: Stores = request.getfixturevalue(f"{request.param}_agent_stores")
+    return stores
