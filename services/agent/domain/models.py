@@ -109,7 +109,7 @@ class Window:
     """What of a session's history the model sees.
 
     Attributes:
-        max_messages: past messages, in whole turns; may be 0.
+        max_messages: the running turn's and past ones, those in whole turns; may be 0.
         max_tokens: their estimated tokens; None leaves it to the model's context.
     """
 

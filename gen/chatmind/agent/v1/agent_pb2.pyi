@@ -318,8 +318,8 @@ class Window(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
-    """max_messages is how many past messages are sent, in whole turns; unset means 20.
-    The question of the running turn and its tool results are always sent.
+    """max_messages is how many messages are sent at most: the running turn, and before it past ones in whole turns;
+    unset means 20. The running turn's question and its newest tool results are sent in any case.
     """
     max_tokens: _builtins.int
     """max_tokens bounds their estimated tokens; unset means the model's context less room for the answer."""
