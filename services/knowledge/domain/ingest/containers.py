@@ -20,6 +20,7 @@ from services.knowledge.domain.ingest.syntax import (
     block_start,
     closes_fence,
     html_end,
+    item_content,
 )
 from services.knowledge.domain.ingest.tables import starts_table
 
@@ -202,19 +203,9 @@ class OpenContainer:
             self._open.append(_QUOTE)
             self._move_past_quote_mark(line)
             return
-        outside, mark = line.at, line.first
-        found = ITEM.match(line.text, mark)
-        after = found.end() if found else mark
-        line.move(after)
-        if line.blank:
-            width = after + 1 - outside
-        elif line.indent > TAB_STOP:
-            line.move(after + 1)
-            width = after + 1 - outside
-        else:
-            line.move(line.first)
-            width = line.at - outside
-        self._open.append(width)
+        content = item_content(line.text, line.first)
+        self._open.append(content - line.at)
+        line.move(content)
         self._item_is_empty = line.blank
 
     def _read_blank(self, depth: int, *, opened: bool) -> bool:

@@ -116,6 +116,20 @@ def html_end(line: str, at: int, *, alone: bool) -> re.Pattern[str] | None:
     return None
 
 
+def item_content(line: str, mark: int) -> int:
+    """The column where the content of the list item begins whose mark stands here (section 5.2).
+
+    The line has its tabs expanded. What follows more than four spaces is indented code: then, and
+    in an item that begins blank, the content begins one space after the mark.
+    """
+    found = ITEM.match(line, mark)
+    after = found.end() if found else mark
+    content = _TEXT.search(line, after)
+    if content and content.start() - after <= TAB_STOP:
+        return content.start()
+    return after + 1
+
+
 def closes_fence(line: str, at: int, fence: str) -> bool:
     """Whether the line closes a fence: its character, at least as many, nothing after (4.5)."""
     rest = line[at:].rstrip(" \t")

@@ -47,6 +47,7 @@ def block_tokens(labels: set[str]) -> list[BlockToken]:
         labels: filled with the normalised labels of the link reference definitions that are read.
     """
     return [
+        BlankLines(),
         IndentedCode(),
         AtxHeading(),
         Fence(),
@@ -55,6 +56,18 @@ def block_tokens(labels: set[str]) -> list[BlockToken]:
         Container(labels),
         Paragraph(labels),
     ]
+
+
+class BlankLines:
+    """Lines between blocks: no block, and the commonest line after text, so tried first."""
+
+    def start(self, line: str) -> bool:
+        return text_at(line) < 0
+
+    def read(self, lines: Lines) -> tuple[Block, ...]:
+        while (line := lines.peek()) is not None and text_at(line) < 0:
+            next(lines)
+        return ()
 
 
 class IndentedCode:
