@@ -1,0 +1,150 @@
+"""Finding out what fits a budget with as few token counts as possible: a real tokenizer is slow.
+
+Texts are first measured in units that stand for what most tokenizers make of them: a few letters or
+digits, one sign, one ideograph. How many tokens a unit is worth is learnt from every real count, so
+that the first guess is mostly close enough and one count confirms it.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from services.knowledge.domain.ingest.policy import MAX_CHARS_PER_TOKEN
+
+TokenCounter = Callable[[str], int]
+
+# What is this full is left alone: filling it up would cost another count.
+_FULL = 0.85
+_AIM = 0.93
+# How far off an estimate may be, of a whole text and of what one more part adds.
+_CERTAIN = 1.3
+_LEEWAY = 1.05
+_GUESSES = 4
+_TYPICAL_RATE = 1.0
+_SMALLEST_RATE = 0.05
+_CHARS_PER_TOKEN = 6
+_SAMPLE = 16
+
+_UNIT = re.compile(r"[A-Za-z]{1,5}|[0-9]{1,3}|\S|\s{4,16}")
+
+
+class Meter:
+    """Counts tokens, remembers what it counted last, and learns how dense the text is.
+
+    Attributes:
+        max_tokens: the budget.
+        max_chars: what is longer is over the budget without being counted.
+    """
+
+    def __init__(self, count_tokens: TokenCounter, max_tokens: int) -> None:
+        """Measure against a budget of `max_tokens`."""
+        self.max_tokens = max_tokens
+        self.max_chars = max_tokens * MAX_CHARS_PER_TOKEN
+        self._count_tokens = count_tokens
+        self._rate = _TYPICAL_RATE
+        self._known: dict[str, int] = {}
+
+    def tokens(self, text: str) -> int:
+        """What a text costs; of one that is too long in any case, only that it is."""
+        if not text:
+            return 0
+        if len(text) > self.max_chars:
+            return self.max_tokens + 1
+        known = self._known.get(text)
+        if known is None:
+            known = self._known[text] = self._count_tokens(text)
+        return known
+
+    def fits(self, text: str) -> bool:
+        """Whether a text keeps to the budget; it is counted."""
+        return self.tokens(text) <= self.max_tokens
+
+    def exceeds(self, share: float, text: str, start: int, end: int) -> bool:
+        """Whether a stretch of text probably costs more than a share of the budget."""
+        chars = int(self.max_tokens * share * _CHARS_PER_TOKEN)
+        if end - start > chars:
+            return True
+        return units(text, start, end) * self._rate > self.max_tokens * share
+
+    def probably_fits(self, text: str) -> bool:
+        """Whether a text keeps to the budget; it is counted only if that is not clear."""
+        expected = units(text, 0, min(len(text), self.max_chars)) * self._rate
+        if expected > self.max_tokens * _CERTAIN:
+            return False
+        return expected * _CERTAIN < self.max_tokens or self.fits(text)
+
+    @property
+    def reach(self) -> int:
+        """More units than the budget holds, by all that is known."""
+        return int(self.max_tokens * _CERTAIN / self._rate) + 2
+
+    def places(self, text: str, start: int, end: int) -> list[int]:
+        """Where each unit ends in a stretch of text, as far as the budget reaches."""
+        found = _UNIT.finditer(text, start, min(end, start + self.max_chars))
+        return [unit.end() for unit in islice(found, self.reach)]
+
+    def forget(self) -> None:
+        """Drop the remembered counts, not what was learnt from them."""
+        self._known.clear()
+
+    def longest(
+        self,
+        places: Sequence[int],
+        sizes: Sequence[int],
+        render: Callable[[int], str],
+        *,
+        overhead: int = 0,
+    ) -> int:
+        """How many of the places can be reached within the budget.
+
+        The result need not be the very last that fits: one that leaves the budget nearly used up,
+        or where the next is clearly too far, will do.
+
+        Args:
+            places: ends that a text may have, ascending.
+            sizes: for each, the units up to it.
+            render: the text that ends at a place, with all that is counted with it.
+            overhead: the units in that text beside those.
+
+        Returns:
+            the number of places up to the one found; 0 if not even the first fits.
+        """
+        good, bad = 0, len(places) + 1
+        aim = self.max_tokens * _AIM
+        attempt = 0
+        while bad - good > 1:
+            guess = (good + bad) // 2
+            if attempt < _GUESSES:
+                guess = self._guess(sizes, overhead, aim)
+            guess = min(max(guess, good + 1), bad - 1)
+            tokens = self.tokens(render(places[guess - 1]))
+            self._learn(tokens, overhead + sizes[guess - 1])
+            if tokens > self.max_tokens:
+                bad = guess
+            else:
+                good = guess
+                step = sizes[min(good, len(sizes) - 1)] - sizes[good - 1]
+                if tokens >= self.max_tokens * _FULL or not self._may_hold(tokens, step):
+                    break
+            attempt += 1
+        return good
+
+    def _may_hold(self, tokens: int, step: int) -> bool:
+        """Whether so many more units may still fit."""
+        return tokens + step * self._rate < self.max_tokens * _LEEWAY
+
+    def _guess(self, sizes: Sequence[int], overhead: int, aim: float) -> int:
+        """How many of the places probably fit."""
+        if (overhead + sizes[-1]) * self._rate <= self.max_tokens:
+            return len(sizes)
+        return bisect_right(sizes, aim / self._rate - overhead)
+
+    def _learn(self, tokens: int, size: int) -> None:
+        if size >= _SAMPLE:
+            self._rate = max(tokens / size, _SMALLEST_RATE)
+
+
+def units(text: str, start: int = 0, end: int | None = None) -> int:
+    """The size of a stretch of text in units."""
+    return len(_UNIT.findall(text, start, len(text) if end is None else end))
