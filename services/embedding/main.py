@@ -17,7 +17,7 @@ from services.common.logging import configure_logging
 from services.common.process import run_service
 from services.common.server import RunningServer, serve, stop_signal
 from services.common.settings import read_settings
-from services.common.tasks import background_tasks
+from services.common.tasks import BackgroundTasks, background_tasks
 from services.embedding.api.servicer import SERVICE_NAME, EmbeddingServicer
 from services.embedding.clients.bundled import BundledBackend
 from services.embedding.clients.http import open_json_client
@@ -78,13 +78,7 @@ async def running_embedding(settings: EmbeddingSettings) -> AsyncIterator[Runnin
         servicer = EmbeddingServicer(Embedding(Registry(batchers, default=default)))
         tasks = await stack.enter_async_context(background_tasks())
         for batcher in batchers:
-            spec = batcher.backend.spec
-            tasks.start(f"batcher {spec.name}", batcher.run())
-            # The bundled model takes memory once it is loaded; where it is not the default, the
-            # first call loads it.
-            if spec.kind is not BackendKind.BUNDLED or spec.name == default:
-                checking = keep_checking(batcher.backend, every=settings.check_interval_seconds)
-                tasks.start(f"check {spec.name}", checking)
+            _keep_up(batcher, settings, default=default, tasks=tasks)
 
         def register(server: aio.Server) -> None:
             embedding_service_pb2_grpc.add_EmbeddingServiceServicer_to_server(servicer, server)
@@ -98,6 +92,21 @@ async def running_embedding(settings: EmbeddingSettings) -> AsyncIterator[Runnin
                 draining=asyncio.Event(),
             )
         )
+
+
+def _keep_up(
+    batcher: Batcher, settings: EmbeddingSettings, *, default: ModelName, tasks: BackgroundTasks
+) -> None:
+    """Let a way to a model work, and know how its backend is."""
+    backend = batcher.backend
+    name = backend.spec.name
+    tasks.start(f"batcher {name}", batcher.run())
+    if backend.spec.kind is not BackendKind.BUNDLED:
+        checking = keep_checking(backend, every=settings.check_interval_seconds)
+        tasks.start(f"check {name}", checking)
+    elif name == default:
+        # Loaded it takes memory; where it is not the default, the first call loads it.
+        tasks.start(f"load {name}", backend.check())
 
 
 async def _batchers(settings: EmbeddingSettings, stack: AsyncExitStack) -> list[Batcher]:
@@ -194,12 +203,15 @@ async def _default(settings: EmbeddingSettings, backends: Sequence[Backend]) -> 
     """The model that an empty name stands for, as the settings or what is there decide."""
     log = structlog.get_logger(_NAME)
     by_kind = {backend.spec.kind: backend for backend in backends}
+    async with asyncio.TaskGroup() as group:
+        for kind, backend in by_kind.items():
+            if kind is not BackendKind.BUNDLED:
+                group.create_task(backend.check())
     if settings.backend is not None:
         chosen = by_kind[BackendKind(settings.backend)].spec
         log.info("default model", model=chosen.name, backend=settings.backend, why="as configured")
         return chosen.name
     ollama = by_kind[BackendKind.OLLAMA]
-    await ollama.check()
     if ollama.state.ready:
         why = f"Ollama answers at {settings.ollama_url} and has it"
         log.info("default model", model=ollama.spec.name, backend="ollama", why=why)

@@ -93,8 +93,8 @@ class EmbeddingSettings(ServerSettings):
     ollama_max_input_tokens: int = Field(default=2_048, ge=16, le=1_000_000)
     ollama_timeout_seconds: Seconds = 120.0
     ollama_concurrency: int = Field(default=1, ge=1, le=64)
-    ollama_max_call_texts: int = Field(default=32, ge=1, le=2_048)
-    ollama_max_call_chars: int = Field(default=8_000, ge=1, le=10_000_000)
+    ollama_max_call_texts: int = Field(default=16, ge=1, le=2_048)
+    ollama_max_call_chars: int = Field(default=4_000, ge=1, le=10_000_000)
     ollama_query_prefix: Prefix = ""
     ollama_document_prefix: Prefix = ""
 

@@ -59,7 +59,7 @@ class Answer:
         """What the engine says went wrong, for matching and for the log; empty where nothing."""
         error = self.body.get("error", "") if isinstance(self.body, dict) else ""
         message = error.get("message", "") if isinstance(error, dict) else error
-        return message[:500] if isinstance(message, str) else ""
+        return message[:200] if isinstance(message, str) else ""
 
 
 class JsonClient:

@@ -66,17 +66,26 @@ class OllamaBackend:
         try:
             answer = await self._client.get("/api/tags", seconds=self._check_seconds)
         except UnreachableError as error:
-            self._health.ill(str(error))
+            self._health.ill(f"Ollama: {error}")
             return
         digest = _digest_of(self.spec.name, answer.body) if answer.ok else None
         if digest is None:
-            self._health.ill(self._lacking() if answer.ok else f"it answers HTTP {answer.status}")
+            status = f"Ollama answers HTTP {answer.status}"
+            self._health.ill(self._lacking() if answer.ok else status)
         else:
             self._health.well(digest)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Outcome]:
-        """One call, or two for a single text that is longer than the server reads."""
+        """One call, or two for a single text that is longer than the server reads.
+
+        A server that was not ready is checked first: that costs little where it still is not, and
+        tells the digest where it is again.
+        """
         inputs = self._prefixes.apply(texts, purpose)
+        if not self.state.ready:
+            await self.check()
+        if not self.state.ready:
+            raise BackendUnavailableError(self.spec, self._health.why)
         try:
             return await self._embed(inputs)
         except BackendUnavailableError as error:
@@ -129,7 +138,9 @@ class OllamaBackend:
 
     def _refuse(self, answer: Answer) -> list[Outcome]:
         self._health.refused(answer.status, answer.error)
-        refuse(answer, self.spec, lacking=self._lacking())
+        # Without a word it is not the model that was not found.
+        lacking = self._lacking() if answer.error else "it has no /api/embed; update Ollama"
+        refuse(answer, self.spec, lacking=lacking)
 
     def _lacking(self) -> str:
         return f"Ollama lacks the model; run 'ollama pull {self.spec.name}'"

@@ -6,7 +6,7 @@ from services.embedding.domain.ports import Backend
 
 
 async def keep_checking(backend: Backend, *, every: float) -> None:
-    """Hear how a backend is now and then every so many seconds, until cancelled."""
+    """Hear every so many seconds how a backend is, until cancelled."""
     while True:
-        await backend.check()
         await asyncio.sleep(every)
+        await backend.check()

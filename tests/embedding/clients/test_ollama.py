@@ -65,8 +65,12 @@ async def http(ollama: FakeOllama) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def backend(http: httpx.AsyncClient) -> OllamaBackend:
-    return make_backend(http)
+async def backend(http: httpx.AsyncClient, ollama: FakeOllama) -> OllamaBackend:
+    """A backend that was checked once."""
+    backend = make_backend(http)
+    await backend.check()
+    ollama.requests.clear()
+    return backend
 
 
 class TestContract(BackendContract):
@@ -93,7 +97,8 @@ class TestRequest:
         await backend.embed(["a"], Purpose.QUERY)
         await backend.embed(["a"], Purpose.DOCUMENT)
 
-        assert [each.body["input"] for each in ollama.requests if isinstance(each.body, dict)] == [
+        requests = ollama.asked("/api/embed")
+        assert [each.body["input"] for each in requests if isinstance(each.body, dict)] == [
             ["query: a"],
             ["a"],
         ]
@@ -158,7 +163,6 @@ class TestUnavailable:
             backend = make_backend(http)
             with pytest.raises(BackendUnavailableError, match="Ollama: it cannot be reached") as e:
                 await backend.embed(["a"], Purpose.QUERY)
-            await backend.check()
 
         assert e.value.metadata == {"backend": "ollama", "model": "bge-m3"}
         assert not backend.state.ready
@@ -170,8 +174,28 @@ class TestUnavailable:
         with pytest.raises(BackendUnavailableError, match=r"within 0\.1 s"):
             await backend.embed(["a"], Purpose.QUERY)
 
-        assert len(ollama.requests) == 1
+        assert len(ollama.asked("/api/embed")) == 1
         assert not backend.state.ready
+
+    async def test_once_not_ready_it_is_not_asked_before_it_is_there_again(
+        self, backend: OllamaBackend, ollama: FakeOllama
+    ) -> None:
+        ollama.override = lambda _: Reply(503, {"error": "busy"})
+        for _ in range(3):
+            with pytest.raises(BackendUnavailableError, match="HTTP 503"):
+                await backend.embed(["a"], Purpose.QUERY)
+        assert len(ollama.asked("/api/embed")) == 1
+
+        ollama.override = lambda _: None
+        assert vectors(await backend.embed(["a"], Purpose.QUERY))
+
+    async def test_a_server_without_the_route_is_told_from_one_without_the_model(
+        self, backend: OllamaBackend, ollama: FakeOllama
+    ) -> None:
+        ollama.override = lambda _: Reply(404, b"404 page not found")
+
+        with pytest.raises(BackendUnavailableError, match="update Ollama"):
+            await backend.embed(["a"], Purpose.QUERY)
 
     async def test_a_missing_model_is_named_with_its_remedy(
         self, backend: OllamaBackend, ollama: FakeOllama
@@ -270,7 +294,6 @@ class TestRefusedTexts:
         with pytest.raises(TextsRefusedError):
             await backend.embed(["poison"], Purpose.QUERY)
 
-        assert backend.state.ready is False
         assert await embed_each(backend, ["poison"], purpose=Purpose.QUERY) == [
             Fault("a vector", "HTTP 500")
         ]
@@ -346,7 +369,8 @@ class TestRepliesThatUsersMet:
     async def test_a_reply_of_the_table_is_judged_as_it_says(
         self, http: httpx.AsyncClient, ollama: FakeOllama, item: reply_table.Item
     ) -> None:
+        backend = make_backend(http, replace(OLLAMA, dimensions=reply_table.DIMENSIONS))
+        await backend.check()
         ollama.override = lambda _: Reply(200, item.reply)
-        spec = replace(OLLAMA, dimensions=reply_table.DIMENSIONS)
 
-        await reply_table.judge(make_backend(http, spec), item)
+        await reply_table.judge(backend, item)
