@@ -107,6 +107,15 @@ class TestVisibility:
         assert await stores.bases.delete_base(base.id, viewer=BOB) is None
         assert await stores.bases.delete_base(base.id, viewer=ADMIN) is not None
 
+    async def test_of_several_those_are_given_that_are_seen(self, stores: Stores) -> None:
+        own, shared = await stores.base(), await stores.base(BOB, SHARED)
+        private = await stores.base(BOB)
+        asked = [own.id, private.id, shared.id, KnowledgeBaseId(new_id())]
+
+        found = await stores.bases.get_bases(asked, viewer=ALICE)
+
+        assert sorted([own.id, shared.id]) == sorted(base.id for base in found)
+
     async def test_an_unknown_base_is_none(self, stores: Stores) -> None:
         assert await stores.bases.get_base(KnowledgeBaseId(new_id()), viewer=ALICE) is None
 

@@ -18,9 +18,8 @@ from services.knowledge.domain.embedding import (
     TextDigest,
     Vector,
 )
-from services.knowledge.domain.ingest.cutting import CutDocument
+from services.knowledge.domain.ingest.cutting import CutDocument, CutRequest
 from services.knowledge.domain.ingest.job import IngestedDocument, IngestJob, PutBack
-from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
 from services.knowledge.domain.models import (
     AcceptedRequest,
     BaseChanges,
@@ -63,6 +62,12 @@ class BaseStore(Protocol):
 
     async def get_base(self, base_id: KnowledgeBaseId, *, viewer: Identity) -> KnowledgeBase | None:
         """One base."""
+        ...
+
+    async def get_bases(
+        self, base_ids: Sequence[KnowledgeBaseId], *, viewer: Identity
+    ) -> list[KnowledgeBase]:
+        """Those of the bases that the viewer may see, in no order."""
         ...
 
     async def list_bases(
@@ -219,19 +224,11 @@ class Embedder(Protocol):
 class Cutter(Protocol):
     """Cuts documents into pieces, apart from everything else that goes on here."""
 
-    async def cut(
-        self,
-        content: bytes,
-        *,
-        name: str,
-        media_type: str,
-        policy: ChunkPolicy,
-        embed_field: EmbedField,
-    ) -> CutDocument:
+    async def cut(self, request: CutRequest) -> CutDocument:
         """Cut a document.
 
         Raises:
-            InvalidArgumentError: the content cannot be read.
+            UncuttableError: it cannot be done.
             CutterTimeoutError: it took too long.
             CutterDiedError: it cost the cutter its life.
         """

@@ -1,5 +1,6 @@
 """Knowledge bases in memory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from services.common.identity import Identity
@@ -46,6 +47,13 @@ class MemoryBases:
     async def get_base(self, base_id: KnowledgeBaseId, *, viewer: Identity) -> KnowledgeBase | None:
         """See the port."""
         return self._state.base(base_id, viewer=viewer)
+
+    async def get_bases(
+        self, base_ids: Sequence[KnowledgeBaseId], *, viewer: Identity
+    ) -> list[KnowledgeBase]:
+        """See the port."""
+        seen = (self._state.base(base_id, viewer=viewer) for base_id in base_ids)
+        return [base for base in seen if base is not None]
 
     async def list_bases(
         self, *, viewer: Identity, display_name: str, page: Page

@@ -4,6 +4,8 @@ Whoever changes what a base holds locks its row before any other, so that no two
 wait for each other.
 """
 
+from collections.abc import Sequence
+
 import asyncpg
 
 from services.common.db import Pool, PooledConnection, connection, transaction
@@ -42,6 +44,11 @@ RETURNING BASE
 _GET = with_columns("""
 SELECT BASE FROM knowledge_base b
 WHERE b.id = $3 AND b.tenant = $1 AND (b.owner_user_id = $2 OR b.visibility = 'TENANT')
+""")
+_GET_ALL = with_columns("""
+SELECT BASE FROM knowledge_base b
+WHERE b.id = ANY ($3::uuid[])
+  AND b.tenant = $1 AND (b.owner_user_id = $2 OR b.visibility = 'TENANT')
 """)
 _LIST = with_columns("""
 SELECT * FROM (
@@ -119,6 +126,14 @@ class PostgresBases:
         """See the port."""
         async with connection(self._pool) as lent:
             return await _get(lent, base_id, viewer)
+
+    async def get_bases(
+        self, base_ids: Sequence[KnowledgeBaseId], *, viewer: Identity
+    ) -> list[KnowledgeBase]:
+        """See the port."""
+        async with connection(self._pool) as lent:
+            rows = await lent.fetch(_GET_ALL, *seen_by(viewer), base_ids)
+            return [to_base(row) for row in rows]
 
     async def list_bases(
         self, *, viewer: Identity, display_name: str, page: Page

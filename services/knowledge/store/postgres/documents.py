@@ -10,6 +10,7 @@ from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.identity import Identity
 from services.common.paging import Page
 from services.knowledge.domain.errors import document_not_found
+from services.knowledge.domain.metadata import metadata_json
 from services.knowledge.domain.models import (
     AcceptedRequest,
     ContentId,
@@ -28,7 +29,6 @@ from services.knowledge.store.postgres.rows import (
     seen_by,
     to_base,
     to_document,
-    to_json,
     to_space,
     with_columns,
 )
@@ -237,7 +237,7 @@ async def _inserted(lent: PooledConnection, upload: Upload, ids: FreshIds) -> Do
         upload.knowledge_base_id,
         upload.display_name,
         upload.media_type,
-        to_json(upload.metadata),
+        metadata_json(upload.metadata),
         ids.content_id,
         upload.content_hash,
         len(upload.content),
@@ -253,7 +253,7 @@ async def _replaced(
         _NEW_VERSION,
         present["id"],
         upload.media_type,
-        to_json(upload.metadata),
+        metadata_json(upload.metadata),
         content_id,
         upload.content_hash,
         len(upload.content),

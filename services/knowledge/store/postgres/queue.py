@@ -21,13 +21,14 @@ from services.knowledge.domain.ingest.job import (
     PutBack,
 )
 from services.knowledge.domain.ingest.policy import EmbedField
+from services.knowledge.domain.metadata import metadata_json
 from services.knowledge.domain.models import (
     ContentId,
     DocumentError,
     DocumentId,
     KnowledgeBaseId,
 )
-from services.knowledge.store.postgres.rows import error_to_json, to_json, to_policy, to_space
+from services.knowledge.store.postgres.rows import error_to_json, to_policy, to_space
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
 _SWITCH_SECONDS = 60.0
@@ -159,7 +160,7 @@ class PostgresIngestQueue:
                 job.epoch,
                 result.model_digest,
                 result.title,
-                to_json(result.metadata),
+                metadata_json(result.metadata),
                 count,
             )
             _expect(switched)

@@ -1,13 +1,13 @@
 """Rows to domain values, and the columns they are made of."""
 
 import json
-from collections.abc import Mapping
 
 import asyncpg
 
 from services.common.identity import Identity
 from services.common.text import Json
 from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
+from services.knowledge.domain.metadata import metadata_json
 from services.knowledge.domain.models import (
     BaseSettings,
     BaseType,
@@ -130,11 +130,6 @@ def to_chunk(row: asyncpg.Record) -> Chunk:
     )
 
 
-def to_json(value: Mapping[str, Json]) -> str:
-    """An object as the columns of type json take it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
 def error_to_json(error: DocumentError | None) -> str | None:
     """A document's error as its column takes it."""
     if error is None:
@@ -143,7 +138,7 @@ def error_to_json(error: DocumentError | None) -> str | None:
         {"heading_path": list(c.heading_path), "start_line": c.start_line, "end_line": c.end_line}
         for c in error.chunks
     ]
-    return to_json({"reason": error.reason, "message": error.message, "chunks": chunks})
+    return metadata_json({"reason": error.reason, "message": error.message, "chunks": chunks})
 
 
 def _to_error(stored: str | None) -> DocumentError | None:
