@@ -1,0 +1,1 @@
+"""What the service calls: the embedding service, and the processes that cut documents."""
