@@ -1,0 +1,1 @@
+"""Between the messages of the contract and the values of the domain."""
