@@ -38,6 +38,7 @@ class Reply:
     Attributes:
         completion: a chat completion, sent as JSON or, if the request asks for it, as events.
         body: raw bytes to send instead of a completion.
+        piece: how many bytes are written at once; 0 writes all.
         missing_bytes: how many more bytes than it sends the reply announces before it hangs up.
         headers_only: whether nothing follows the headers, while the connection stays open.
         endless: whether the body is repeated until the client hangs up.
@@ -51,6 +52,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
+    piece: int = 0
     missing_bytes: int = 0
     headers_only: bool = False
     endless: bool = False
@@ -243,8 +245,10 @@ async def _answer(writer: asyncio.StreamWriter, request: Request, reply: Reply) 
     if reply.headers_only:
         await _until_gone(writer)
         return False
-    writer.write(body)
-    await writer.drain()
+    piece = reply.piece or max(len(body), 1)
+    for start in range(0, len(body), piece):
+        writer.write(body[start : start + piece])
+        await writer.drain()
     while reply.endless:
         writer.write(body)
         await writer.drain()

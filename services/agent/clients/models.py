@@ -96,6 +96,7 @@ def _endpoint(
         client.organization = client.project = None
     dialect = Dialect(
         send_reasoning=settings.send_reasoning,
+        stream=settings.stream,
         max_tokens_field="max_completion_tokens" if openai_itself else "max_tokens",
     )
     return Endpoint(client, endpoint.model, dialect)

@@ -6,6 +6,7 @@
     api_key_env = "DEEPSEEK_API_KEY"            # the variable that holds the key
     context_tokens = 65536
     send_reasoning = false                      # thoughts must come back with the messages
+    stream = false                              # replies come in pieces; some models need it
 
     [models.local]
     [[models.local.endpoints]]                  # several: tried in this order
@@ -73,12 +74,14 @@ class ModelSettings:
         endpoints: its servers, in the order in which they are tried.
         context_tokens: how much it reads at once; 0 where that is not known.
         send_reasoning: its thoughts must come back with its messages.
+        stream: its replies are asked for in pieces.
     """
 
     name: str
     endpoints: tuple[EndpointSettings, ...]
     context_tokens: int = 0
     send_reasoning: bool = False
+    stream: bool = False
 
 
 def load_models(path: Path | None, environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:
@@ -130,6 +133,7 @@ class _Model(_Endpoint):
     context_tokens: int = Field(default=0, ge=0, le=100_000_000)
     tool_protocol: Literal["native"] = "native"
     send_reasoning: bool = False
+    stream: bool = False
     endpoints: tuple[_Endpoint, ...] = Field(default=(), max_length=4)
 
 
@@ -175,7 +179,13 @@ def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: st
         )
         for endpoint in model.endpoints or (model,)
     )
-    return ModelSettings(name, endpoints, model.context_tokens, model.send_reasoning)
+    return ModelSettings(
+        name,
+        endpoints,
+        context_tokens=model.context_tokens,
+        send_reasoning=model.send_reasoning,
+        stream=model.stream,
+    )
 
 
 def _key(endpoint: _Endpoint, environ: Mapping[str, str], *, where: str) -> str:

@@ -30,17 +30,18 @@ _MOST_CHARS: Final = 1200
 _CHINESE = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
 _ENGLISH: Final = {
-    "found": "No chat model is configured, so here is what the documents say, word for word:",
-    "nothing": "No chat model is configured, and nothing in the documents matches this.",
-    "failed": "No chat model is configured, and the documents could not be searched:",
-    "no_bases": "No chat model is configured, so I can only quote documents, and this agent has no "
-    "knowledge base that I could quote from.",
+    "found": "No chat model is configured for this agent. This is what the documents say, "
+    "word for word:",
+    "nothing": "No chat model is configured for this agent, and nothing in the documents matches.",
+    "failed": "No chat model is configured for this agent, and the documents cannot be searched:",
+    "no_bases": "No chat model is configured for this agent, so it can only quote documents, "
+    "and it has no knowledge base to quote from.",
 }
 _IN_CHINESE: Final = {
-    "found": "尚未配置聊天模型，以下是文档中最相关的原文：",
-    "nothing": "尚未配置聊天模型，文档中也没有找到相关内容。",
-    "failed": "尚未配置聊天模型，并且暂时无法检索文档：",
-    "no_bases": "尚未配置聊天模型，我只能引用文档原文，而该智能体没有可引用的知识库。",
+    "found": "该智能体尚未配置聊天模型，以下是文档中最相关的原文：",
+    "nothing": "该智能体尚未配置聊天模型，文档中也没有找到相关内容。",
+    "failed": "该智能体尚未配置聊天模型，并且暂时无法检索文档：",
+    "no_bases": "该智能体尚未配置聊天模型，只能引用文档原文，而它没有可引用的知识库。",
 }
 
 

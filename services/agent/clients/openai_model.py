@@ -1,9 +1,9 @@
 """A model behind an OpenAI-compatible API, asked through the openai SDK.
 
-Replies are asked for whole, not streamed: only completed messages are shown, and a whole reply has
-no pieces to be put together wrongly. This is the one place where a request is repeated; the SDK
-does not. The SDK's own types for requests and replies are passed by: they cost more than the rest
-of a step, and replies of other servers do not keep them.
+Only completed messages are ever shown, so a reply is read whole, also where it comes in pieces.
+This is the one place where a request is repeated; the SDK does not. The SDK's own types for
+requests and replies are passed by: they cost more than the rest of a step, and replies of other
+servers do not keep them.
 """
 
 import asyncio

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from services.agent.clients.openai_events import completion_of, is_stream
 from services.agent.domain.chat import FinishReason, ModelReply
 from services.agent.domain.errors import EmptyAnswerError
 from services.agent.domain.models import ToolCall, ToolCallId, Usage
@@ -22,7 +23,7 @@ _THOUGHTS = re.compile(r"\A\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 
 
 class UnreadableReplyError(Exception):
-    """What came back is no JSON object."""
+    """What came back is no completion."""
 
 
 class ReportedError(Exception):
@@ -40,10 +41,10 @@ class ReportedError(Exception):
 
 
 def read_reply(body: bytes) -> ModelReply:
-    """The model's reply.
+    """The model's reply, from a whole completion or a stream of its pieces.
 
     Raises:
-        UnreadableReplyError: the body is no JSON object.
+        UnreadableReplyError: the body is neither, or breaks off.
         ReportedError: the body is an error, though the status said all is well.
         EmptyAnswerError: the body holds no message.
     """
@@ -72,7 +73,7 @@ def read_reply(body: bytes) -> ModelReply:
 
 def _parsed(body: bytes) -> object:
     try:
-        return json.loads(body)
+        return completion_of(body) if is_stream(body) else json.loads(body)
     except (ValueError, RecursionError) as error:
         raise UnreadableReplyError from error
 

@@ -15,10 +15,12 @@ class Dialect:
 
     Attributes:
         send_reasoning: an assistant's thoughts must come back with its messages.
+        stream: replies are asked for in pieces; some models are served in no other way.
         max_tokens_field: bounds a reply; OpenAI's own newer models refuse the older name.
     """
 
     send_reasoning: bool = False
+    stream: bool = False
     max_tokens_field: str = "max_tokens"
 
 
@@ -37,6 +39,8 @@ def shape_request(request: ModelRequest, *, model: str, dialect: Dialect) -> dic
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+    if dialect.stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
 
 

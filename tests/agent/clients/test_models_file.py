@@ -19,6 +19,7 @@ api_key_env = "DEEPSEEK_API_KEY"
 context_tokens = 65536
 tool_protocol = "native"
 send_reasoning = true
+stream = true
 
 [models.local]
 [[models.local.endpoints]]
@@ -46,6 +47,7 @@ class TestFile:
                 (EndpointSettings("https://api.deepseek.example/v1", "deepseek-v4", "k"),),
                 context_tokens=65536,
                 send_reasoning=True,
+                stream=True,
             ),
             ModelSettings(
                 "local",

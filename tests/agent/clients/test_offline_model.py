@@ -67,7 +67,8 @@ class TestAnswer:
         journal = await converse("backup", shelf)
 
         assert journal.last.text == (
-            "No chat model is configured, so here is what the documents say, word for word:\n\n"
+            "No chat model is configured for this agent. "
+            "This is what the documents say, word for word:\n\n"
             "> backup on b1\n>\n> every night\n>\n> — Handbook › Part › 1 (lines 1-1) [1]\n\n"
             "> backup 2\n>\n> — Handbook › Part › 2 (lines 2-2) [2]"
         )
@@ -86,7 +87,7 @@ class TestAnswer:
     @pytest.mark.parametrize(
         ("question", "words"),
         [
-            ("restore", "nothing in the documents matches"),
+            ("restore", "No chat model is configured for this agent, and nothing"),
             ("怎么恢复？", "没有找到相关内容"),
         ],
     )
@@ -116,7 +117,7 @@ class TestAnswer:
         journal = await converse("backup", shelf)
 
         assert journal.last.text == (
-            "No chat model is configured, and the documents could not be searched: "
+            "No chat model is configured for this agent, and the documents cannot be searched: "
             "The knowledge service is unavailable."
         )
 

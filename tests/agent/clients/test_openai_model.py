@@ -17,6 +17,7 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.models import Role, Usage
 from services.agent.domain.ports import Model
+from tests.agent.dialogue import CASES
 from tests.agent.scripted_model import (
     EMPTY_CHOICES,
     FLOOD,
@@ -54,11 +55,12 @@ async def opened(
     retries: Retries = AT_ONCE,
     total_seconds: float = 20,
     max_reply_bytes: int = 16 * 1024 * 1024,
+    stream: bool = False,
 ) -> AsyncIterator[Model]:
     """A model of these endpoints."""
     endpoints = tuple(EndpointSettings(url, "scripted", KEY) for url in urls)
     async with open_models(
-        [ModelSettings("m", endpoints)],
+        [ModelSettings("m", endpoints, stream=stream)],
         timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
         retries=retries,
         max_reply_bytes=max_reply_bytes,
@@ -100,6 +102,30 @@ class TestReplies:
             reply = await model.complete(QUESTION)
 
         assert len(reply.text) == 1_666_666
+
+    @pytest.mark.parametrize("piece", [1, 7, 4096])
+    async def test_a_reply_in_pieces_comes_whole(self, server: ScriptedModel, piece: int) -> None:
+        """Case 22, over HTTP: whatever the size of the network reads."""
+        body = (CASES / "22-stream-deltas" / "stream.txt").read_bytes()
+        server.script(raw(body, content_type="text/event-stream", piece=piece))
+
+        async with opened(server.base_url) as model:
+            reply = await model.complete(QUESTION)
+
+        assert [call.arguments_json for call in reply.tool_calls] == [
+            '{"query":"备份"}',
+            '{"query":"city"}',
+        ]
+
+    async def test_a_model_that_needs_it_is_asked_for_pieces(self, server: ScriptedModel) -> None:
+        server.script(says("On b1."))
+
+        async with opened(server.base_url, stream=True) as model:
+            reply = await model.complete(QUESTION)
+
+        assert (reply.text, reply.usage) == ("On b1.", Usage(10, 5))
+        assert server.requests[0].json["stream"] is True
+        assert server.requests[0].json["stream_options"] == {"include_usage": True}
 
     async def test_an_empty_list_of_choices_is_an_empty_answer(self, server: ScriptedModel) -> None:
         server.script(EMPTY_CHOICES)
