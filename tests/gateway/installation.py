@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
 
 from services.common.clock import now
 from services.common.identity import Identity, IdentityVerifier, Role, load_trusted_keys
@@ -69,6 +71,9 @@ class Upstream:
             ],
         )
         self.register(self.server)
+        health = health_aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(health, self.server)
+        await health.set("", health_pb2.HealthCheckResponse.SERVING)
         assert self.server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
         await self.server.start()
 
@@ -90,6 +95,7 @@ class Installation:
         agent: the agent service; `agent_server` is its server.
         knowledge: the knowledge service; `knowledge_server` is its server.
         settings: the gateway's.
+        stop: ends the gateway alone, in order.
     """
 
     port: int
@@ -101,6 +107,7 @@ class Installation:
     knowledge: Echo
     knowledge_server: Upstream
     settings: GatewaySettings
+    stop: Callable[[], Awaitable[None]]
 
     @property
     def messages(self) -> Any:
@@ -146,7 +153,8 @@ async def open_installation(
         for upstream in (agent_server, knowledge_server):
             stack.push_async_callback(upstream.kill)
             await upstream.start()
-        running = await stack.enter_async_context(running_gateway(given))
+        gateway = await stack.enter_async_context(AsyncExitStack())
+        running = await gateway.enter_async_context(running_gateway(given))
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -164,6 +172,7 @@ async def open_installation(
             knowledge=echo,
             knowledge_server=knowledge_server,
             settings=given,
+            stop=gateway.aclose,
         )
 
 

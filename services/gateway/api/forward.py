@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import grpc
 from grpc import aio
@@ -24,6 +24,10 @@ from services.gateway.domain.errors import ServiceUnavailableError
 
 # Without details these come from a line that broke or a process that ended, not from a service.
 _BROKEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL}
+
+_SETTLING_LOOKS, _SETTLING_PAUSE = 50, 0.01
+
+_Upload: TypeAlias = "aio.StreamUnaryCall[bytes, bytes]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +143,32 @@ async def _refuse(_: AsyncIterator[bytes], context: Context) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "No such method is served.")
 
 
-async def _write_all(
-    call: "aio.StreamUnaryCall[bytes, bytes]", parts: AsyncIterator[bytes]
-) -> None:
-    """Write one part after the other, at the pace of whoever is slower."""
+async def _write_all(call: _Upload, parts: AsyncIterator[bytes]) -> None:
+    """Write one part after the other at the pace of the slower side, until the service answers.
+
+    It may do so before the end. Then a write fails, for which grpc.aio gives the call an INTERNAL
+    status of its own: if the service's is there already it would be lost, so the write is cancelled
+    first; if it is not, it will take that one's place.
+    """
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(_write(call, parts))
+
+        def stop(_: object) -> None:
+            writing.cancel()
+
+        call.add_done_callback(stop)
+
+
+async def _write(call: _Upload, parts: AsyncIterator[bytes]) -> None:
     try:
         async for part in parts:
             await call.write(part)
         await call.done_writing()
     except (asyncio.InvalidStateError, aio.AioRpcError):
-        return  # the service has answered before the end: the answer says why, not this error
+        for _ in range(_SETTLING_LOOKS):
+            if await call.code() is not grpc.StatusCode.INTERNAL or await call.trailing_metadata():
+                return
+            await asyncio.sleep(_SETTLING_PAUSE)
 
 
 async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream) -> NoReturn:

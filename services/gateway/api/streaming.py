@@ -5,8 +5,9 @@ long to read what was written: the client resumes, here or elsewhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 from services.common.errors import ServiceError
@@ -54,7 +55,7 @@ class ClientStreams:
                     "The stream was read too slowly; resume after the last sequence you saw."
                 ) from None
 
-        async with ended_by(self._end(current_key())):
+        async with ended_by(partial(self._end, current_key())):
             yield write
 
     async def _end(self, key: ApiKey) -> ServiceError:
@@ -77,7 +78,7 @@ class ClientStreams:
 
 
 @asynccontextmanager
-async def ended_by(end: Coroutine[None, None, ServiceError]) -> AsyncIterator[None]:
+async def ended_by(end: Callable[[], Awaitable[ServiceError]]) -> AsyncIterator[None]:
     """A block that is interrupted by the error that `end` returns, if it ever does.
 
     Raises:
@@ -85,7 +86,7 @@ async def ended_by(end: Coroutine[None, None, ServiceError]) -> AsyncIterator[No
     """
 
     async def raise_it() -> None:
-        raise await end
+        raise await end()
 
     try:
         async with asyncio.TaskGroup() as group:

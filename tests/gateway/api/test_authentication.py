@@ -40,9 +40,9 @@ UNSERVED = (
 
 
 @pytest.fixture
-async def patient_gateway(tmp_path: Path, database: str) -> AsyncIterator[Installation]:
+async def patient_gateway(tmp_path: Path, keys_database: str) -> AsyncIterator[Installation]:
     """One that endures many bad keys."""
-    async with open_installation(tmp_path, database, bad_keys_burst=1000) as installation:
+    async with open_installation(tmp_path, keys_database, bad_keys_burst=1000) as installation:
         yield installation
 
 
@@ -164,11 +164,11 @@ def mixed(one: str, other: str) -> str:
 
 class TestRevocation:
     async def test_a_revoked_key_fails_at_another_gateway_within_seconds(
-        self, gateway: Installation, tmp_path: Path, database: str
+        self, gateway: Installation, tmp_path: Path, keys_database: str
     ) -> None:
         _, secret = await gateway.make_key("someone")
         identify = access_service_pb2.GetIdentityRequest()
-        async with open_installation(tmp_path / "other", database) as other:
+        async with open_installation(tmp_path / "other", keys_database) as other:
             held = await other.access.GetIdentity(identify, metadata=bearer(secret))
             request = access_service_pb2.RevokeApiKeyRequest(api_key_id=held.api_key.id)
             await gateway.access.RevokeApiKey(request, metadata=bearer(gateway.key))
@@ -190,10 +190,10 @@ class TestRevocation:
 
 class TestBadKeys:
     async def test_too_many_from_one_address_are_turned_away_for_a_while(
-        self, tmp_path: Path, database: str
+        self, tmp_path: Path, keys_database: str
     ) -> None:
         async with open_installation(
-            tmp_path, database, bad_keys_burst=3, bad_keys_per_minute=60
+            tmp_path, keys_database, bad_keys_burst=3, bad_keys_per_minute=60
         ) as gateway:
             method = next(iter(methods()))
             failures = [
@@ -206,10 +206,10 @@ class TestBadKeys:
             assert 0 < (failures[3].retry_after or 0) <= 1
 
     async def test_a_key_that_has_held_before_passes_all_the_same(
-        self, tmp_path: Path, database: str
+        self, tmp_path: Path, keys_database: str
     ) -> None:
         async with open_installation(
-            tmp_path, database, bad_keys_burst=1, bad_keys_per_minute=0.001
+            tmp_path, keys_database, bad_keys_burst=1, bad_keys_per_minute=0.001
         ) as gateway:
             identify = access_service_pb2.GetIdentityRequest()
             await gateway.access.GetIdentity(identify, metadata=bearer(gateway.key))

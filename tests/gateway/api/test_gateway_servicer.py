@@ -316,7 +316,10 @@ class TestStreamMessages:
 
     async def test_clients_that_leave_leave_nothing_behind(self, gateway: Installation) -> None:
         session = gateway.agent.open(ADMIN)
+        first = stream(gateway, session, after_sequence=0)
+        await first.read()
         before = len(asyncio.all_tasks())
+        first.cancel()
         calls = [stream(gateway, session, after_sequence=0) for _ in range(50)]
         await eventually(lambda: gateway.agent.watches == 50)
 

@@ -1,0 +1,100 @@
+"""How streams to clients end, other than by their clients."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from chatmind.gateway.v1 import gateway_service_pb2 as pb
+from grpc import aio
+
+from services.common.errors import UnauthenticatedError
+from services.common.status import RpcFailure, failure_of
+from services.gateway.api.streaming import ended_by
+from services.gateway.domain.errors import InvalidKeyError
+from tests.gateway.installation import ADMIN, ENOUGH, bearer, eventually, open_installation
+
+
+async def failure(call: Any) -> RpcFailure:
+    """What a stream ends with, after all that is on its way."""
+    try:
+        while await call.read() is not aio.EOF:
+            pass
+    except aio.AioRpcError as error:
+        return failure_of(error)
+    pytest.fail("the stream ended well")
+
+
+class TestDraining:
+    async def test_streams_end_at_once_and_can_be_resumed_elsewhere(
+        self, tmp_path: Path, keys_database: str
+    ) -> None:
+        async with open_installation(tmp_path, keys_database, grace_seconds=30) as gateway:
+            session = gateway.agent.open(ADMIN)
+            request = pb.StreamMessagesRequest(session_id=session.id, after_sequence=0)
+            follow = gateway.messages.StreamMessages(request, metadata=bearer(gateway.key))
+            await session.commit("there")
+            await follow.read()
+            gateway.knowledge.hold = asyncio.Event()
+            path = "/chatmind.knowledge.v1.KnowledgeService/WatchDocument"
+            watch = gateway.channel.unary_stream(path)(b"", metadata=bearer(gateway.key))
+            await watch.read()
+
+            async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+                ends = [group.create_task(failure(call)) for call in (follow, watch)]
+                group.create_task(gateway.stop())
+
+            for end in ends:
+                failed = end.result()
+                assert (failed.code, failed.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+                assert failed.retry_after is not None
+
+
+class TestSlowConsumer:
+    async def test_a_client_that_does_not_read_is_let_go(
+        self, tmp_path: Path, keys_database: str
+    ) -> None:
+        async with open_installation(tmp_path, keys_database, write_seconds=0.3) as gateway:
+            session = gateway.agent.open(ADMIN)
+            for _ in range(30):
+                await session.commit("x" * 500_000)
+            request = pb.StreamMessagesRequest(session_id=session.id, after_sequence=0)
+            call = gateway.messages.StreamMessages(request, metadata=bearer(gateway.key))
+            await call.read()
+            await eventually(lambda: gateway.agent.watches == 1)
+
+            await eventually(lambda: gateway.agent.watches == 0)
+
+            failed = await failure(call)
+            assert (failed.code, failed.reason) == (grpc.StatusCode.ABORTED, "SLOW_CONSUMER")
+
+
+class TestEndedBy:
+    async def test_a_block_is_interrupted_with_the_error(self) -> None:
+        async def end() -> UnauthenticatedError:
+            return InvalidKeyError("Gone.")
+
+        with pytest.raises(InvalidKeyError, match="Gone"):
+            async with ended_by(end):
+                await asyncio.sleep(ENOUGH)
+
+    async def test_a_block_that_ends_leaves_nothing_behind(self) -> None:
+        async def end() -> UnauthenticatedError:
+            await asyncio.sleep(ENOUGH)
+            return InvalidKeyError("Late.")
+
+        before = len(asyncio.all_tasks())
+        async with ended_by(end):
+            await asyncio.sleep(0)
+
+        assert len(asyncio.all_tasks()) == before
+
+    async def test_an_error_of_the_block_is_its_own(self) -> None:
+        async def end() -> UnauthenticatedError:
+            await asyncio.sleep(ENOUGH)
+            return InvalidKeyError("Late.")
+
+        with pytest.raises(KeyError, match="mine"):
+            async with ended_by(end):
+                raise KeyError("mine")
