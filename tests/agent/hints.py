@@ -1,0 +1,66 @@
+"""Hints within one process."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class LocalSubscription:
+    """A waiter; satisfies `ports.Subscription`."""
+
+    def __init__(self, poll: float) -> None:
+        self._poll = poll
+        self._hinted = asyncio.Event()
+        self.waited = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Return after a hint, or after the time to poll."""
+        self.waited.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._hinted.wait(), self._poll)
+        self._hinted.clear()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._hinted.set()
+
+
+class LocalHints:
+    """Satisfies `ports.Listener` and `ports.Notifier`.
+
+    Attributes:
+        poll: seconds after which waiters return without a hint.
+        lost: whether hints are lost on their way.
+        sent: how often each key was notified.
+    """
+
+    def __init__(self, *, poll: float = 5.0) -> None:
+        self.poll = poll
+        self.lost = False
+        self.sent: Counter[str] = Counter()
+        self.subscribed: defaultdict[str, set[LocalSubscription]] = defaultdict(set)
+
+    @contextmanager
+    def subscribe(self, key: str) -> Iterator[LocalSubscription]:
+        """Hints at `key`, until the end of the block."""
+        subscription = LocalSubscription(self.poll)
+        self.subscribed[key].add(subscription)
+        try:
+            yield subscription
+        finally:
+            self.subscribed[key].discard(subscription)
+
+    async def waiter(self, key: str) -> None:
+        """Wait until somebody waits for hints at `key`."""
+        async with asyncio.timeout(5):
+            while not self.subscribed[key]:  # noqa: ASYNC110 - conditions of any kind
+                await asyncio.sleep(0)
+            for subscription in list(self.subscribed[key]):
+                await subscription.waited.wait()
+
+    def notify(self, key: str) -> None:
+        """Hint at news of `key`."""
+        self.sent[key] += 1
+        for subscription in () if self.lost else self.subscribed[key]:
+            subscription.wake()
