@@ -5,6 +5,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
 
@@ -15,7 +17,7 @@ from cli.client import DEFAULT_SERVER, Gateway, connect, failed_call, read_key
 from cli.errors import CommandError
 from cli.local.errors import LocalError
 from cli.output import Output
-from services.common.status import failure_of
+from services.common.status import RpcFailure, failure_of
 
 P = ParamSpec("P")
 
@@ -47,7 +49,7 @@ def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable
         *args: Any, server: str, key_file: Path | None, as_json: bool, **kwargs: Any
     ) -> None:
         output = Output(as_json=as_json)
-        with reported(output), connect(server, read_key(key_file)) as gateway:
+        with reported(output, server), connect(server, read_key(key_file)) as gateway:
             command(gateway, output, *args, **kwargs)
 
     own = list(inspect.signature(command).parameters.values())[2:]
@@ -59,20 +61,39 @@ def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable
 
 
 @contextmanager
-def reported(output: Output) -> Iterator[None]:
-    """Reports failures of calls and commands, then ends the command with 1."""
+def reported(output: Output, server: str = DEFAULT_SERVER) -> Iterator[None]:
+    """Reports failures of calls to `server` and of commands, then ends the command with 1."""
     try:
         yield
     except grpc.RpcError as error:
-        output.failure(failure_of(failed_call(error)))
+        output.failure(_readable(failure_of(failed_call(error)), server))
         raise typer.Exit(1) from error
     except (CommandError, LocalError) as error:
         output.error(str(error))
         raise typer.Exit(1) from error
+    except UnicodeError as error:
+        output.error("what was given is not text in UTF-8")
+        raise typer.Exit(1) from error
+
+
+def _readable(failure: RpcFailure, server: str) -> RpcFailure:
+    """A failure in words for a person, where grpc itself speaks rather than the gateway."""
+    words = {
+        grpc.StatusCode.UNAVAILABLE: f"the connection to {server} broke",
+        grpc.StatusCode.DEADLINE_EXCEEDED: f"{server} took too long to answer",
+        grpc.StatusCode.UNIMPLEMENTED: f"{server} is no gateway of this release of ChatMind",
+    }
+    if failure.reason or failure.code not in words:
+        return failure
+    return replace(failure, message=words[failure.code])
 
 
 def run(app: Callable[[], None]) -> None:
     """Runs the command line; Ctrl-C ends it quietly with 130."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # What the terminal's encoding lacks is shown as a question mark.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except KeyboardInterrupt:

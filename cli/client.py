@@ -1,10 +1,13 @@
 """The gateway as the commands see it: one channel, one key, one stub a service."""
 
 import os
+import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import grpc
@@ -13,6 +16,7 @@ from chatmind.gateway.v1 import access_service_pb2_grpc, gateway_service_pb2_grp
 from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
 
 from cli.errors import CommandError
+from services.common.keepalive import CLIENT_KEEPALIVE
 from services.common.status import FailedCall
 
 DEFAULT_SERVER = "127.0.0.1:8050"
@@ -22,7 +26,11 @@ KEY_FILE_NAME = "admin.key"
 CALL_SECONDS = 30.0
 """The deadline of an ordinary call."""
 
+_CONNECT_SECONDS = 5.0
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_THIS_MACHINE = {"127.0.0.1", "localhost", "[::1]"}
+_READY = grpc.ChannelConnectivity.READY
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
 class PagedRequest(Protocol):
@@ -38,6 +46,17 @@ class PagedResponse(Protocol):
 
 
 PageT = TypeVar("PageT", bound=PagedResponse)
+EventT = TypeVar("EventT", covariant=True)
+
+
+class StreamCall(Protocol[EventT]):
+    """A call that is answered by a stream."""
+
+    def __iter__(self) -> Iterator[EventT]:
+        """What is sent, as it comes."""
+
+    def cancel(self) -> object:
+        """Ends the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +72,17 @@ class Gateway:
 
 @contextmanager
 def connect(server: str, key: str) -> Iterator[Gateway]:
-    """The gateway at `server`, until the context is left."""
-    options = [
-        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-    ]
-    with grpc.insecure_channel(server, options=options) as plain:
+    """The gateway at `server`, until the context is left.
+
+    Raises:
+        CommandError: nobody answers there.
+    """
+    with grpc.insecure_channel(server, options=_options(server)) as plain:
+        if not _connects(plain):
+            raise CommandError(
+                f"no ChatMind answers at {server}; start it with `chatmind up`, or name another "
+                "with --server or CHATMIND_SERVER"
+            )
         channel = grpc.intercept_channel(plain, _KeyInterceptor(key))
         yield Gateway(
             messages=gateway_service_pb2_grpc.GatewayServiceStub(channel),
@@ -69,6 +93,33 @@ def connect(server: str, key: str) -> Iterator[Gateway]:
         )
 
 
+def _options(server: str) -> list[tuple[str, int]]:
+    options = [
+        *CLIENT_KEEPALIVE,
+        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+    ]
+    if server.rpartition(":")[0] in _THIS_MACHINE:
+        options.append(("grpc.enable_http_proxy", 0))
+    return options
+
+
+def _connects(channel: grpc.Channel) -> bool:
+    """Whether the other side can be reached; known as soon as one attempt went either way."""
+    states: SimpleQueue[grpc.ChannelConnectivity] = SimpleQueue()
+    channel.subscribe(states.put, try_to_connect=True)
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    try:
+        state = grpc.ChannelConnectivity.IDLE
+        while state not in {_READY, _FAILED}:
+            state = states.get(timeout=max(0, deadline - time.monotonic()))
+    except Empty:
+        return False
+    finally:
+        channel.unsubscribe(states.put)
+    return state is _READY
+
+
 def read_key(key_file: Path | None) -> str:
     """The API key: of the named file, else CHATMIND_API_KEY, else the local admin key.
 
@@ -76,16 +127,26 @@ def read_key(key_file: Path | None) -> str:
         CommandError: there is none.
     """
     if key_file is None and (key := os.environ.get("CHATMIND_API_KEY")):
-        return key.strip()
+        return _checked(key, "CHATMIND_API_KEY")
     data_dir = Path(os.environ.get("CHATMIND_DATA_DIR", DEFAULT_DATA_DIR))
     path = key_file or data_dir / KEY_FILE_NAME
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return _checked(path.read_text(encoding="ascii"), str(path))
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} holds no API key") from error
     except OSError as error:
         raise CommandError(
             f"no API key: {path} cannot be read ({error.strerror}); start ChatMind with "
             "`chatmind up`, set CHATMIND_API_KEY or name a file with --key-file"
         ) from error
+
+
+def _checked(text: str, source: str) -> str:
+    """The key in a text, which is not shown: it may be a secret of another kind."""
+    key = text.strip()
+    if not re.fullmatch("[!-~]+", key):
+        raise CommandError(f"{source} holds no API key")
+    return key
 
 
 def pages(call: Callable[..., PageT], request: PagedRequest) -> Iterator[PageT]:
@@ -96,6 +157,14 @@ def pages(call: Callable[..., PageT], request: PagedRequest) -> Iterator[PageT]:
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token
+
+
+def events(call: "StreamCall[EventT]") -> Iterator[EventT]:
+    """What a stream sends; the call ends with the iteration."""
+    try:
+        yield from call
+    finally:
+        call.cancel()
 
 
 def failed_call(error: grpc.RpcError) -> FailedCall:

@@ -1,25 +1,23 @@
 """A conversation with an agent: send, then follow the run until it ends."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import grpc
-from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2, run_pb2, run_service_pb2
 from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
-from cli.client import CALL_SECONDS, Gateway, failed_call
+from cli.client import CALL_SECONDS, Gateway, events
 from cli.errors import CommandError
+from cli.output import word
+from cli.patience import Patience
 
 FINAL_STATES = {
     message_pb2.RunUpdate.STATE_FINISHED,
     message_pb2.RunUpdate.STATE_ERROR,
     message_pb2.RunUpdate.STATE_CANCELLED,
 }
-
-_MOST_RECONNECTS = 10
-_RECONNECT_SECONDS = 0.5
 
 Event = gateway_service_pb2.StreamMessagesResponse
 
@@ -64,22 +62,76 @@ def send(gateway: Gateway, text: str, *, session_id: str = "", agent_id: str = "
     return Sent(response.session_id, response.run_id, response.sequence)
 
 
-def answer(gateway: Gateway, sent: Sent) -> Iterator[Event]:
-    """Every event after the message, up to the end of its run; a broken stream is resumed."""
-    after, broken = sent.sequence, 0
-    while True:
-        request = gateway_service_pb2.StreamMessagesRequest(
-            session_id=sent.session_id, after_sequence=after
-        )
+def answer(gateway: Gateway, sent: Sent, *, patience: Patience | None = None) -> Iterator[Event]:
+    """Every event after the message, up to the end of its run; a broken stream is resumed.
+
+    The last event is the run in its final state, be it that the stream told so or that the run had
+    ended before the stream began.
+    """
+    patience = patience or Patience()
+    after, ended = sent.sequence, False
+    while not ended:
+        broken = None
         try:
-            for event in gateway.messages.StreamMessages(request, wait_for_ready=True):
-                after, broken = max(after, event.through_sequence), 0
+            for event in _followed(gateway, sent, after):
+                patience.renew()
+                after = max(after, event.through_sequence)
+                ended = _is_end(event, sent)
                 yield event
-                if event.run.run_id == sent.run_id and event.run.state in FINAL_STATES:
-                    return
         except grpc.RpcError as error:
-            broken += 1
-            unavailable = failed_call(error).code() is grpc.StatusCode.UNAVAILABLE
-            if not unavailable or broken > _MOST_RECONNECTS:
-                raise
-            time.sleep(_RECONNECT_SECONDS)
+            broken = error
+        if not ended:
+            patience.spend(broken)
+
+
+def _followed(gateway: Gateway, sent: Sent, after: int) -> Iterator[Event]:
+    """One stream of events, which ends with the run.
+
+    A stream tells of changes alone. Of a run that ended before, it tells nothing but its messages:
+    so it is asked about the run itself before, and with each heartbeat.
+    """
+    request = gateway_service_pb2.StreamMessagesRequest(
+        session_id=sent.session_id, after_sequence=after
+    )
+    end = _end(gateway, sent)
+    if end is not None and end.through_sequence <= after:
+        yield end
+        return
+    for event in events(gateway.messages.StreamMessages(request)):
+        yield event
+        if _is_end(event, sent):
+            return
+        if end is None and event.HasField("heartbeat"):
+            end = _end(gateway, sent)
+        if end is not None and end.through_sequence <= event.through_sequence:
+            yield end
+            return
+
+
+def _is_end(event: Event, sent: Sent) -> bool:
+    return event.run.run_id == sent.run_id and event.run.state in FINAL_STATES
+
+
+def _end(gateway: Gateway, sent: Sent) -> Event | None:
+    """The last event of a run that has ended, and how far the session's messages go by then."""
+    request = run_service_pb2.GetRunRequest(run_id=sent.run_id)
+    run = gateway.runs.GetRun(request, timeout=CALL_SECONDS).run
+    # The states of both contracts have the same numbers.
+    state = message_pb2.RunUpdate.State.ValueType(run.state)
+    if state not in FINAL_STATES:
+        return None
+    # Asked for after the end is known, it covers all messages of the run.
+    session = gateway.agents.GetSession(
+        agent_service_pb2.GetSessionRequest(session_id=sent.session_id), timeout=CALL_SECONDS
+    ).session
+    stop_reason = word(run_pb2.Run.StopReason.Name, run.stop_reason, prefix="STOP_REASON_").upper()
+    update = message_pb2.RunUpdate(
+        run_id=run.id,
+        session_id=run.session_id,
+        state=state,
+        stop_reason=stop_reason,
+        step_count=run.step_count,
+        error_reason=run.error.reason,
+        error_message=run.error.message,
+    )
+    return Event(run=update, through_sequence=session.last_sequence)

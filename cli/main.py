@@ -1,24 +1,16 @@
-"""The `chatmind` command."""
+"""The entry point of the `chatmind` command."""
 
-import typer
-
-from cli.app import run
-from cli.commands import agent, chat, kb, key, up
-
-app = typer.Typer(
-    help="ChatMind: agents that think, use tools and look things up in your documents.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.command("up")(up.up)
-app.command("chat")(chat.chat)
-app.add_typer(kb.app, name="kb")
-app.add_typer(agent.app, name="agent")
-app.add_typer(key.app, name="key")
+import os
 
 
 def main() -> None:
-    """The entry point of the `chatmind` script."""
+    """Runs the command line."""
+    # The core of grpc reads this when it is loaded, hence the imports below: what it would write to
+    # stderr is not for the person at the terminal.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from cli.app import run
+    from cli.commands.root import app
+
     run(app)
 
 

@@ -1,37 +1,65 @@
-"""What the commands print: tables and bars for people, one JSON object a line for scripts."""
+"""What the commands print: tables and text for people, one JSON object a line for scripts."""
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.console import Console
-from rich.markup import escape
+from rich.markdown import Markdown
 from rich.table import Table
+from rich.text import Text
 
+from cli.plain import Plain, one_line
 from services.common.status import RpcFailure
+from services.common.text import json_line
+
+EnumT = TypeVar("EnumT", bound=int)
+
+_UNBOUNDED = 10_000
 
 
 class Output:
-    """Prints results on stdout and everything else on stderr."""
+    """Prints results on stdout and everything else on stderr.
+
+    For scripts all of stdout is JSON, one object a line; an error is an object with the one field
+    `error`.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.console = Console(highlight=False)
-        self.notes = Console(stderr=True, highlight=False)
+        self.notes = Console(stderr=True, highlight=False, emoji=False)
+        self._results = Console(highlight=False, emoji=False)
+        if not self._results.is_terminal:
+            # A pipe has no edge at which to cut ids short.
+            self._results.width = _UNBOUNDED
 
     def message(self, message: Message, *, text: str) -> None:
         """One result: the message itself for scripts, `text` for people."""
         if self.as_json:
             self.record(as_dict(message))
         else:
-            self.console.print(text, markup=False, soft_wrap=True)
+            self.text(text)
 
     def record(self, record: Mapping[str, object]) -> None:
         """One JSON object on a line of its own."""
-        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        is_utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+        sys.stdout.write((json_line(record) if is_utf8 else json.dumps(record)) + "\n")
         sys.stdout.flush()
+
+    def text(self, text: str) -> None:
+        """A result as it is, its lines unbroken."""
+        self._results.print(Plain(Text(text)), soft_wrap=True)
+
+    def markdown(self, text: str) -> None:
+        """A result in Markdown: laid out on a terminal, as it is where it goes elsewhere."""
+        if self._results.is_terminal:
+            # Without hyperlinks the address is shown, rather than hidden behind what it is called.
+            self._results.print(Plain(Markdown(text, hyperlinks=False)))
+        else:
+            self.text(text)
 
     def table(
         self, messages: Iterable[Message], *, columns: Sequence[str], rows: Iterable[Sequence[str]]
@@ -43,35 +71,50 @@ class Output:
             return
         table = Table(*columns, box=None, header_style="bold")
         for row in rows:
-            table.add_row(*(escape(cell) for cell in row))
-        self.console.print(table)
+            table.add_row(*(Text(one_line(cell)) for cell in row))
+        self._results.print(Plain(table))
 
     def note(self, text: str) -> None:
         """Something worth knowing that is no result."""
-        self.notes.print(text, markup=False, soft_wrap=True)
+        self.notes.print(Plain(Text(text)), soft_wrap=True)
 
     def failure(self, failure: RpcFailure) -> None:
         """A call that failed: what, why, and which fields."""
         if self.as_json:
             fields = {v.field: v.description for v in failure.violations}
-            self.record(
-                {
-                    "error": {
-                        "code": failure.code.name,
-                        "reason": failure.reason,
-                        "message": failure.message,
-                        "fields": fields,
-                    }
-                }
+            self._json_error(
+                failure.message, code=failure.code.name, reason=failure.reason, fields=fields
             )
-            return
-        self.error(f"{failure.message} ({failure.reason or failure.code.name})")
+        else:
+            self.error(f"{failure.message} ({failure.reason or failure.code.name})")
 
     def error(self, text: str) -> None:
-        """Something that went wrong, on one line."""
-        self.notes.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+        """Something that went wrong."""
+        if self.as_json:
+            self._json_error(text)
+        else:
+            self.notes.print(Plain(Text.assemble(("error: ", "bold red"), text)), soft_wrap=True)
+
+    def ask(self, prompt: str) -> str:
+        """A line that the person types.
+
+        Raises:
+            EOFError: there is none any more.
+        """
+        return self.notes.input(prompt, markup=False)
+
+    def _json_error(self, message: str, **more: object) -> None:
+        self.record({"error": {"message": message, **more}})
 
 
 def as_dict(message: Message) -> dict[str, object]:
     """A message as JSON-ready values, field names as in the contract."""
     return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def word(name_of: Callable[[EnumT], str], value: EnumT, *, prefix: str) -> str:
+    """What a value of an enum is called, in lower case; one of a newer release is its number."""
+    try:
+        return name_of(value).removeprefix(prefix).lower()
+    except ValueError:
+        return str(value)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+from google.protobuf import text_format
 
 from cli.app import remote
 from cli.client import CALL_SECONDS, Gateway, pages
@@ -74,7 +75,7 @@ def show_agent(
 ) -> None:
     """Show an agent in full."""
     agent = find_agent(gateway, name)
-    output.message(agent, text=str(agent).rstrip())
+    output.message(agent, text=text_format.MessageToString(agent, as_utf8=True).rstrip())
 
 
 @app.command("delete")

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 from chatmind.gateway.v1 import message_pb2
-from rich.markdown import Markdown
 
 from cli.app import remote
 from cli.client import Gateway
-from cli.conversation import Event, answer, find_agent, send
+from cli.conversation import Event, Sent, answer, find_agent, send
 from cli.output import Output, as_dict
+from cli.plain import one_line
 
 _Role = message_pb2.Message.Role
 _State = message_pb2.RunUpdate.State
@@ -30,25 +30,28 @@ def chat(
 ) -> None:
     """Talk to an agent."""
     agent_id = "" if session else find_agent(gateway, agent).id
-    ok = True
-    for text in [message] if message is not None else _typed(output):
-        session, ok = _turn(gateway, output, text=text, session_id=session, agent_id=agent_id)
-    if session and not output.as_json:
-        output.note(f"continue with: chatmind chat --session {session}")
-    if not ok:
+    state = _State.STATE_FINISHED
+    try:
+        for text in [message] if message is not None else _typed(output):
+            sent = send(gateway, text, session_id=session, agent_id=agent_id)
+            session = sent.session_id
+            state = _follow(gateway, output, sent)
+    finally:
+        if session and not output.as_json:
+            output.note(f"continue with: chatmind chat --session {session}")
+    if state != _State.STATE_FINISHED:
         raise typer.Exit(1)
 
 
-def _turn(
-    gateway: Gateway, output: Output, *, text: str, session_id: str, agent_id: str
-) -> tuple[str, bool]:
-    """Says something and prints all that follows; gives the session and whether it went well."""
-    sent = send(gateway, text, session_id=session_id, agent_id=agent_id)
-    ok = True
+def _follow(gateway: Gateway, output: Output, sent: Sent) -> message_pb2.RunUpdate.State.ValueType:
+    """Prints all that follows what was sent; gives the state in which its run ended."""
+    state = _State.STATE_UNSPECIFIED
     for event in answer(gateway, sent):
         _show(output, event)
-        ok = event.run.state != _State.STATE_ERROR
-    return sent.session_id, ok
+        state = event.run.state
+    if state == _State.STATE_CANCELLED and not output.as_json:
+        output.note("the run was cancelled")
+    return state
 
 
 def _show(output: Output, event: Event) -> None:
@@ -63,14 +66,14 @@ def _show_message(output: Output, message: message_pb2.Message) -> None:
     match message.role:
         case _Role.ROLE_ASSISTANT:
             for call in message.tool_calls:
-                output.note(f"→ {call.name} {call.arguments_json}")
+                output.note(f"→ {one_line(f'{call.name} {call.arguments_json}')}")
             if message.text:
-                output.console.print(Markdown(message.text))
+                output.markdown(message.text)
             if message.text and message.citations:
                 _show_citations(output, message)
         case _Role.ROLE_TOOL:
             found = f"{len(message.citations)} passages" if message.citations else "done"
-            output.note(f"← {message.tool_name}: {found}")
+            output.note(f"← {one_line(message.tool_name)}: {found}")
         case _Role.ROLE_SYSTEM:
             output.error(message.text)
         case _:
@@ -81,7 +84,7 @@ def _show_citations(output: Output, message: message_pb2.Message) -> None:
     for citation in message.citations:
         place = " > ".join((citation.document_name, *citation.heading_path))
         lines = f"lines {citation.start_line}-{citation.end_line}"
-        output.note(f"[{citation.label}] {place} ({lines})")
+        output.note(one_line(f"[{citation.label}] {place} ({lines})"))
 
 
 def _typed(output: Output) -> Iterator[str]:
@@ -89,7 +92,7 @@ def _typed(output: Output) -> Iterator[str]:
     prompt = "you> " if sys.stdin.isatty() else ""
     while True:
         try:
-            text = output.notes.input(prompt, markup=False)
+            text = output.ask(prompt)
         except EOFError:
             return
         if text.strip():

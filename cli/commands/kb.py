@@ -1,18 +1,19 @@
 """`chatmind kb`: knowledge bases and their documents."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.app import remote
 from cli.client import CALL_SECONDS, Gateway, pages
-from cli.documents import SourceFile, base_id, ensure_base, find_files, follow, upload
+from cli.documents import base_id, ensure_base, find_files
 from cli.errors import CommandError
-from cli.output import Output, as_dict
+from cli.ingest import ingest
+from cli.output import Output, as_dict, word
+from cli.plain import one_line
 
 app = typer.Typer(help="Knowledge bases and their documents.", no_args_is_help=True)
 
@@ -82,16 +83,17 @@ def add_documents(
         display_name=base, visibility=_visibility(shared=shared)
     )
     ensured = ensure_base(gateway, wanted)
-    documents = _ingest(gateway, output, files=files, into=ensured.id)
-    failed = [d for d in documents if d.state == _State.STATE_FAILED]
-    if output.as_json:
-        for document in documents:
+    ingested = ingest(gateway, output, files=files, into=ensured.id)
+    ready = [d for d in ingested.documents if d.state == _State.STATE_READY]
+    for document in ingested.documents:
+        if output.as_json:
             output.record(as_dict(document))
-    for document in failed:
-        output.error(f"{document.display_name}: {document.error.message}")
-    chunks = sum(d.chunks_total for d in documents if d.state == _State.STATE_READY)
-    output.note(f"{len(documents) - len(failed)} documents ready, {chunks} chunks")
-    if failed:
+        elif document.state == _State.STATE_FAILED:
+            output.error(f"{document.display_name}: {document.error.message}")
+    for name, why in ingested.refused.items():
+        output.error(f"{name}: {why}")
+    output.note(f"{len(ready)} documents ready, {sum(d.chunks_total for d in ready)} chunks")
+    if len(ready) < len(files):
         raise typer.Exit(1)
 
 
@@ -111,7 +113,7 @@ def list_documents(
         rows=(
             (
                 d.display_name,
-                _State.Name(d.state).removeprefix("STATE_"),
+                word(_State.Name, d.state, prefix="STATE_"),
                 str(d.chunks_total),
                 str(d.size_bytes),
                 d.id,
@@ -138,7 +140,8 @@ def search(
     for hit in gateway.knowledge.Search(request, timeout=CALL_SECONDS).hits:
         chunk = hit.chunk
         place = " > ".join((hit.document_name, *chunk.heading_path))
-        head = f"{hit.score:.3f}  {place}  (lines {chunk.start_line}-{chunk.end_line})"
+        lines = f"(lines {chunk.start_line}-{chunk.end_line})"
+        head = f"{hit.score:.3f}  {one_line(place)}  {lines}"
         output.message(hit, text=f"{head}\n{_indented(chunk.text)}\n")
 
 
@@ -176,32 +179,6 @@ def _delete(
         knowledge_service_pb2.DeleteDocumentRequest(document_id=found[0].id),
         timeout=CALL_SECONDS,
     ).receipt
-
-
-def _ingest(
-    gateway: Gateway, output: Output, *, files: Iterable[SourceFile], into: str
-) -> list[document_pb2.Document]:
-    """Uploads all files, then follows each to its end under a bar of its own."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=output.notes, disable=output.as_json) as progress:
-        uploaded = []
-        for file in files:
-            bar = progress.add_task(file.name, total=None)
-            uploaded.append((bar, upload(gateway, into, file)))
-        finished = []
-        for bar, document in uploaded:
-            last = document
-            for last in follow(gateway, document.id):
-                total = last.chunks_total or None
-                progress.update(bar, completed=last.chunks_done, total=total)
-            progress.update(bar, completed=last.chunks_total, total=last.chunks_total)
-            finished.append(last)
-    return finished
 
 
 def _all_bases(gateway: Gateway) -> Iterator[knowledge_base_pb2.KnowledgeBase]:

@@ -1,5 +1,6 @@
 """`chatmind key`: API keys."""
 
+import time
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from chatmind.gateway.v1 import access_pb2, access_service_pb2
 
 from cli.app import remote
 from cli.client import CALL_SECONDS, Gateway, pages
-from cli.output import Output
+from cli.output import Output, word
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
 
@@ -76,8 +77,11 @@ def _role(name: str) -> access_pb2.Role.ValueType:
 
 
 def _roles(key: access_pb2.ApiKey) -> str:
-    return ", ".join(access_pb2.Role.Name(r).removeprefix("ROLE_").lower() for r in key.roles)
+    return ", ".join(word(access_pb2.Role.Name, role, prefix="ROLE_") for role in key.roles)
 
 
 def _state(key: access_pb2.ApiKey) -> str:
-    return "revoked" if key.HasField("revoke_time") else "works"
+    if key.HasField("revoke_time"):
+        return "revoked"
+    expired = key.HasField("expire_time") and key.expire_time.ToSeconds() <= time.time()
+    return "expired" if expired else "works"

@@ -52,7 +52,7 @@ async def _run(data_dir: Path, output: Output) -> None:
         output.note("starting " + ", ".join(service.name for service in services))
         async with services_running(services, logs=layout.logs) as processes:
             await asyncio.to_thread(_make_starter, layout)
-            output.console.print(_ready_line(layout), markup=False, soft_wrap=True)
+            output.text(_ready_line(layout))
             await keep_running(processes, output)
 
 

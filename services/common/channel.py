@@ -12,18 +12,7 @@ from services.common.interceptors.deadline import (
     DEFAULT_DEADLINE_SECONDS as DEFAULT_DEADLINE_SECONDS,
 )
 from services.common.interceptors.request_id import REQUEST_ID_KEY, current_request_id
-
-LIVELY_OPTIONS = (
-    # With a keepalive but no ping timeout a frozen peer is noticed only after a minute.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
-)
-"""Options of a channel that notices within seconds that the other side is gone, or back."""
+from services.common.keepalive import CLIENT_KEEPALIVE
 
 # A proxy for the way out is none for the way to the neighbour.
 _DIRECT = ("grpc.enable_http_proxy", 0)
@@ -44,7 +33,7 @@ async def open_channel(
         idempotent_methods: `(package.Service, Method)` pairs that are asked again on UNAVAILABLE.
     """
     options = [
-        *LIVELY_OPTIONS,
+        *CLIENT_KEEPALIVE,
         _DIRECT,
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),

@@ -15,6 +15,7 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
+from services.common.keepalive import SERVER_KEEPALIVE
 from services.common.settings import ServerSettings
 
 Register = Callable[[aio.Server], None]
@@ -23,12 +24,7 @@ HealthContext: TypeAlias = (
 )
 
 _OPTIONS = (
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.max_ping_strikes", 0),
+    *SERVER_KEEPALIVE,
     ("grpc.so_reuseport", 0),
     ("grpc.max_metadata_size", 32 * 1024),
 )

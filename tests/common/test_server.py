@@ -206,16 +206,19 @@ class TestEnd:
     async def test_what_does_not_end_by_itself_is_ended_after_the_grace(
         self, tmp_path: Path
     ) -> None:
+        inside = asyncio.Event()
+
         async def wait(request: bytes, context: Any) -> bytes:
+            inside.set()
             await asyncio.Event().wait()
             return b""
 
         handler = grpc.unary_unary_rpc_method_handler(wait)
         async with running(settings(tmp_path, grace_seconds=0.1), handler) as (_, channel):
             call = channel.unary_unary(METHOD)(b"")
-            await channel.channel_ready()
+            await asyncio.wait_for(inside.wait(), 10)
 
-        assert await asyncio.wait_for(call.code(), 5) is grpc.StatusCode.UNAVAILABLE
+        assert await asyncio.wait_for(call.code(), 10) is grpc.StatusCode.UNAVAILABLE
 
     @pytest.mark.parametrize("times", [1, 2, 3])
     async def test_it_stops_however_often_it_is_cancelled(self, tmp_path: Path, times: int) -> None:
