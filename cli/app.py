@@ -54,8 +54,7 @@ def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable
 
     own = list(inspect.signature(command).parameters.values())[2:]
     added = list(inspect.signature(_options).parameters.values())
-    # Typer reads a command's parameters from these two.
-    wrapper.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    wrapper.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # typer reads it
     wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
     return wrapper
 

@@ -8,7 +8,6 @@ import typer
 
 from cli.app import reported
 from cli.client import DEFAULT_DATA_DIR
-from cli.local.up import run_everything
 from cli.output import Output
 
 
@@ -23,6 +22,9 @@ def up(
     ] = DEFAULT_DATA_DIR,
 ) -> None:
     """Start the database and the four services; Ctrl-C stops them."""
+    # Here, because it takes half a second that no other command needs.
+    from cli.local.up import run_everything
+
     output = Output(as_json=False)
     with reported(output):
         asyncio.run(run_everything(data_dir.absolute(), output))

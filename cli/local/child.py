@@ -12,22 +12,24 @@ import sys
 import threading
 import time
 
-_GRACE_SECONDS = 15.0
 
+def main(grace: float = 15.0) -> None:
+    """Runs the module named on the command line as the main program.
 
-def main() -> None:
-    """Runs the module named on the command line as the main program."""
-    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    Args:
+        grace: seconds it may take to stop when the supervisor is gone.
+    """
+    threading.Thread(target=_end_with_supervisor, args=(grace,), daemon=True).start()
     module = sys.argv[1]
     sys.argv = sys.argv[1:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _end_with_supervisor() -> None:
+def _end_with_supervisor(grace: float) -> None:
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
+    time.sleep(grace)
     os._exit(1)
 
 

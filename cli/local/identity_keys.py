@@ -14,8 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
-    load_pem_private_key,
 )
+
+from cli.local.errors import StartError
+from services.common.identity import load_signing_key
 
 CALLERS = {
     "embedding": ("knowledge",),
@@ -27,7 +29,11 @@ CALLERS = {
 
 
 def ensure_identity_keys(folder: Path) -> None:
-    """Makes what is missing of the keys; private ones are readable by their owner alone."""
+    """Makes what is missing of the keys; private ones are readable by their owner alone.
+
+    Raises:
+        StartError: a file that should hold a key holds something else.
+    """
     keys = {name: _ensure_private_key(folder / name / f"{name}.pem") for name in CALLERS}
     for name, callers in CALLERS.items():
         _write_trusted(folder / name / "trusted", keys=keys, callers=callers)
@@ -36,9 +42,7 @@ def ensure_identity_keys(folder: Path) -> None:
 def _ensure_private_key(path: Path) -> Ed25519PrivateKey:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
-        key = load_pem_private_key(path.read_bytes(), password=None)
-        if isinstance(key, Ed25519PrivateKey):
-            return key
+        return _read_private_key(path)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     # Whole or not at all: a half-written key would stop the next start.
@@ -49,6 +53,15 @@ def _ensure_private_key(path: Path) -> Ed25519PrivateKey:
         file.write(pem)
     draft.replace(path)
     return key
+
+
+def _read_private_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        return load_signing_key(path)
+    except (TypeError, ValueError) as error:
+        raise StartError(
+            f"{path} holds no signing key; remove it to have a new one made"
+        ) from error
 
 
 def _write_trusted(

@@ -15,12 +15,14 @@ _GRPC = {
 }
 _HTTP = "127.0.0.1:8080"
 
-# Several processes share few cores; a second BLAS or OpenMP thread in each makes all slower.
-_ONE_THREAD = {
+_USUAL = {
+    # Several processes share few cores; a second BLAS or OpenMP thread in each makes all slower.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
     "GOMP_SPINCOUNT": "0",
+    # What the core of grpc would write into the logs is neither JSON nor news.
+    "GRPC_VERBOSITY": "NONE",
 }
 
 
@@ -30,11 +32,13 @@ class LocalService:
 
     Attributes:
         name: `embedding`, `knowledge`, `agent` or `gateway`.
+        module: what `python -m` would run.
         address: where its gRPC server listens.
         environment: its whole environment.
     """
 
     name: str
+    module: str
     address: str
     environment: Mapping[str, str]
 
@@ -84,7 +88,7 @@ def plan_services(
     """The services to run, callees first."""
     told = _told(layout, database_url)
     return [
-        LocalService(name, address, {**_ONE_THREAD, **environment, **told})
+        LocalService(name, f"services.{name}", address, {**_USUAL, **environment, **told})
         for name, address in layout.grpc.items()
     ]
 

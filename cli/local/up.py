@@ -4,18 +4,18 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cli.client import connect, read_key
 from cli.local.addresses import wait_until_free
 from cli.local.database import owned_database
-from cli.local.errors import LocalError
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.postgres import EmbeddedPostgres
 from cli.local.services import Layout, plan_layout, plan_services
 from cli.local.starter import ensure_starter
 from cli.local.supervisor import keep_running, services_running
+from cli.local.together import together
 from cli.output import Output
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -23,23 +23,19 @@ _LEAVE_SECONDS = 20.0
 
 
 async def run_everything(data_dir: Path, output: Output) -> None:
-    """Runs the database and the services until SIGINT or SIGTERM.
+    """Runs the database and the services until SIGINT, SIGTERM or SIGHUP.
 
     Prints one line on stdout once everything is ready.
 
     Raises:
         LocalError: a part did not start, or keeps ending.
     """
-    work = asyncio.create_task(_run(data_dir, output))
     loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        # Once is enough: a second signal must not cut the orderly end short.
-        loop.add_signal_handler(signum, lambda: work.cancelling() or work.cancel())
-    with suppress(asyncio.CancelledError):
-        try:
-            await work
-        except* LocalError as failures:
-            raise failures.exceptions[0] from None
+    async with together() as group:
+        work = group.create_task(_run(data_dir, output))
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Once is enough: a second signal must not cut the orderly end short.
+            loop.add_signal_handler(signum, lambda: work.cancelling() or work.cancel())
     output.note("stopped")
 
 
