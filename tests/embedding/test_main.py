@@ -119,7 +119,7 @@ class TestBundled:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         piece = "The gateway streams every completed message to its clients. " * 15
-        pieces = [f"{at} {piece}" for at in range(128)]
+        pieces = [f"{at} {piece}" for at in range(64)]
         variables = {"CHATMIND_EMBEDDING_BACKEND": "bundled"}
         async with embedding_service(tmp_path, monkeypatch, variables) as caller:
             await caller.embed(["warm"])
