@@ -53,7 +53,7 @@ class Embedding(_message.Message):
     TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     token_count: _builtins.int
-    """token_count is how many of the model's tokens the text has; 0 where the backend does not tell."""
+    """token_count is how many of the model's tokens were read of the text; 0 where the backend does not tell."""
     truncated: _builtins.bool
     """truncated is set where the model saw only the beginning of the text."""
     @_builtins.property
