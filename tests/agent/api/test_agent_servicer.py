@@ -1,0 +1,396 @@
+"""AgentService over real gRPC and PostgreSQL."""
+
+import asyncio
+from typing import Any
+
+from chatmind.agent.v1 import agent_pb2, model_pb2, session_pb2
+from chatmind.agent.v1 import agent_service_pb2 as pb
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from grpc import StatusCode
+
+from services.common.ids import new_id
+from tests.agent.running import ADMIN, BOB, RunningAgent
+
+MIB = 1024 * 1024
+
+
+def agent_of(**fields: Any) -> agent_pb2.Agent:
+    return agent_pb2.Agent(**{"display_name": "Helper", **fields})
+
+
+def update(agent: agent_pb2.Agent, *paths: str) -> pb.UpdateAgentRequest:
+    return pb.UpdateAgentRequest(agent=agent, update_mask=FieldMask(paths=paths))
+
+
+class TestCreateAgent:
+    async def test_it_comes_back_as_it_was_asked_for(self, api: RunningAgent) -> None:
+        alice = api.alice
+        base_id = api.knowledge.add(alice.identity)
+        asked = agent_of(
+            description="knows",
+            system_prompt="Answer.",
+            model="scripted",
+            options=agent_pb2.ModelOptions(
+                temperature=0, top_p=0.5, max_output_tokens=9, stop=["END"], seed=0
+            ),
+            tools=["current_time"],
+            knowledge_base_ids=[base_id],
+            retrieval=agent_pb2.Retrieval(mode=agent_pb2.Retrieval.MODE_TOOL, top_k=3, min_score=0),
+            limits=agent_pb2.RunLimits(
+                max_steps=1, max_tool_calls=2, max_tokens=3, max_duration=Duration(seconds=4)
+            ),
+            window=agent_pb2.Window(max_messages=0, max_tokens=5),
+            visibility=agent_pb2.VISIBILITY_TENANT,
+        )
+
+        created = await alice.create_agent(
+            **{field.name: value for field, value in asked.ListFields()}
+        )
+
+        told = agent_pb2.Agent()
+        told.CopyFrom(created)
+        for field in ("id", "owner_user_id", "create_time", "update_time"):
+            told.ClearField(field)
+        assert asked == told
+        assert ("alice", created.create_time) == (created.owner_user_id, created.update_time)
+        answer = await alice.call("GetAgent", pb.GetAgentRequest(agent_id=created.id))
+        assert created == answer.agent
+
+    async def test_what_is_unset_stays_unset(self, api: RunningAgent) -> None:
+        created = await api.alice.create_agent()
+
+        assert not created.limits.HasField("max_steps")
+        assert not created.options.HasField("temperature")
+        assert created.visibility == agent_pb2.VISIBILITY_PRIVATE
+
+    async def test_what_cannot_be_is_named(self, api: RunningAgent) -> None:
+        implicit = agent_pb2.Retrieval(mode=agent_pb2.Retrieval.MODE_IMPLICIT)
+        wrong: list[tuple[dict[str, Any], str, str]] = [
+            ({"display_name": ""}, "INVALID_FIELD", "agent.display_name"),
+            ({"display_name": "x" * 201}, "INVALID_FIELD", "agent.display_name"),
+            ({"display_name": "\0" * 200}, "INVALID_FIELD", "agent.display_name"),
+            ({"description": "\0" * 4000}, "INVALID_FIELD", "agent.description"),
+            ({"system_prompt": "\0" * 65_536}, "INVALID_FIELD", "agent.system_prompt"),
+            ({"model": "huge"}, "UNKNOWN_MODEL", "agent.model"),
+            ({"tools": ["current_time", "rm"]}, "UNKNOWN_TOOL", "agent.tools[1]"),
+            ({"memory_bank_id": new_id()}, "INVALID_FIELD", "agent.memory_bank_id"),
+            ({"memory_enabled": True}, "INVALID_FIELD", "agent.memory_enabled"),
+            ({"retrieval": implicit}, "INVALID_FIELD", "agent.retrieval.mode"),
+            (
+                {"knowledge_base_ids": [new_id()]},
+                "UNKNOWN_KNOWLEDGE_BASE",
+                "agent.knowledge_base_ids[0]",
+            ),
+            (
+                {"limits": agent_pb2.RunLimits(max_steps=0)},
+                "INVALID_FIELD",
+                "agent.limits.max_steps",
+            ),
+        ]
+
+        for fields, reason, field in wrong:
+            request = pb.CreateAgentRequest(agent=agent_of(**fields))
+            failure = await api.alice.failure("CreateAgent", request)
+
+            assert (StatusCode.INVALID_ARGUMENT, reason) == (failure.code, failure.reason)
+            assert [field] == [each.field for each in failure.violations]
+        answer = await api.alice.call("ListAgents", pb.ListAgentsRequest())
+        assert list(answer.agents) == []
+
+    async def test_texts_are_kept_up_to_the_last_byte(self, api: RunningAgent) -> None:
+        fields = {
+            "display_name": "\u5b57" * 66 + "xy",
+            "description": "x" * 4000,
+            "system_prompt": "x" * 65_536,
+        }
+
+        created = await api.alice.create_agent(**fields)
+
+        assert fields == {name: getattr(created, name) for name in fields}
+
+    async def test_what_cannot_be_stored_is_replaced(self, api: RunningAgent) -> None:
+        created = await api.alice.create_agent(display_name="a\0b", system_prompt="\0")
+
+        assert (created.display_name, created.system_prompt) == ("a\ufffdb", "\ufffd")
+
+    async def test_a_repeat_gives_the_first_one(self, api: RunningAgent) -> None:
+        alice, request_id = api.alice, new_id()
+        request = pb.CreateAgentRequest(agent=agent_of(), request_id=request_id)
+
+        answers = await asyncio.gather(*(alice.call("CreateAgent", request) for _ in range(5)))
+        other = pb.CreateAgentRequest(agent=agent_of(model="scripted"), request_id=request_id)
+        failure = await alice.failure("CreateAgent", other)
+
+        assert len({answer.agent.id for answer in answers}) == 1
+        assert (failure.code, failure.reason) == (StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
+
+    async def test_ids_may_be_spelled_in_capitals(self, api: RunningAgent) -> None:
+        alice = api.alice
+        base_id = api.knowledge.add(alice.identity)
+
+        agent = await alice.create_agent(knowledge_base_ids=[base_id.upper()])
+        session = await alice.create_session(agent.id.upper())
+
+        assert [base_id] == agent.knowledge_base_ids
+        assert agent.id == session.agent_id
+
+
+class TestUpdateAgent:
+    async def test_only_what_is_named_changes(self, api: RunningAgent) -> None:
+        agent = await api.alice.create_agent(
+            options=agent_pb2.ModelOptions(temperature=1, seed=7), description="kept"
+        )
+        new = agent_pb2.Agent(
+            id=agent.id,
+            display_name="Other",
+            options=agent_pb2.ModelOptions(temperature=0.5, seed=8),
+        )
+
+        answer = await api.alice.call(
+            "UpdateAgent", update(new, "display_name", "options.temperature")
+        )
+
+        changed = answer.agent
+        assert (changed.display_name, changed.description) == ("Other", "kept")
+        assert (changed.options.temperature, changed.options.seed) == (0.5, 7)
+        assert changed.create_time == agent.create_time
+        assert changed.update_time.ToDatetime() > agent.update_time.ToDatetime()
+
+    async def test_a_named_field_without_a_value_is_cleared(self, api: RunningAgent) -> None:
+        agent = await api.alice.create_agent(options=agent_pb2.ModelOptions(seed=7), tools=[])
+
+        request = update(agent_pb2.Agent(id=agent.id), "options.seed", "memory_enabled")
+        answer = await api.alice.call("UpdateAgent", request)
+
+        assert not answer.agent.options.HasField("seed")
+
+    async def test_a_path_that_cannot_change_is_refused(self, api: RunningAgent) -> None:
+        agent = await api.alice.create_agent()
+
+        for path in ("id", "owner_user_id", "create_time", "nothing", "options.nothing", "*", ""):
+            failure = await api.alice.failure("UpdateAgent", update(agent, path))
+
+            assert (failure.code, failure.reason) == (StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+            assert [each.field for each in failure.violations] == ["update_mask"]
+
+    async def test_a_mask_and_an_id_are_required(self, api: RunningAgent) -> None:
+        agent = await api.alice.create_agent()
+        wrong = {
+            "update_mask": [pb.UpdateAgentRequest(agent=agent), update(agent)],
+            "agent.id": [update(agent_of(), "display_name")],
+        }
+
+        for field, requests in wrong.items():
+            for request in requests:
+                failure = await api.alice.failure("UpdateAgent", request)
+                assert [field] == [each.field for each in failure.violations]
+
+    async def test_what_is_not_offered_is_refused_where_it_is_named(
+        self, api: RunningAgent
+    ) -> None:
+        agent = await api.alice.create_agent()
+        new = agent_pb2.Agent(id=agent.id, memory_enabled=True, display_name="Other")
+
+        failure = await api.alice.failure("UpdateAgent", update(new, "memory_enabled"))
+        answer = await api.alice.call("UpdateAgent", update(new, "display_name"))
+
+        assert [each.field for each in failure.violations] == ["agent.memory_enabled"]
+        assert answer.agent.display_name == "Other"
+
+    async def test_changes_at_the_same_time_do_not_undo_each_other(self, api: RunningAgent) -> None:
+        alice = api.alice
+        agent = await alice.create_agent()
+        new = agent_pb2.Agent(
+            id=agent.id,
+            display_name="Other",
+            description="said",
+            options=agent_pb2.ModelOptions(temperature=0.5, seed=3),
+        )
+        paths = ("display_name", "description", "options.temperature", "options.seed")
+
+        await asyncio.gather(*(alice.call("UpdateAgent", update(new, path)) for path in paths))
+
+        changed = (await alice.call("GetAgent", pb.GetAgentRequest(agent_id=agent.id))).agent
+        assert (
+            changed.display_name,
+            changed.description,
+            changed.options.temperature,
+            changed.options.seed,
+        ) == ("Other", "said", 0.5, 3)
+
+    async def test_a_shared_one_is_changed_by_owner_and_admins_only(
+        self, api: RunningAgent
+    ) -> None:
+        agent = await api.alice.create_agent(visibility=agent_pb2.VISIBILITY_TENANT)
+        new = update(agent_of(id=agent.id, display_name="Other"), "display_name")
+
+        failure = await api.caller(BOB).failure("UpdateAgent", new)
+        answer = await api.caller(ADMIN).call("UpdateAgent", new)
+
+        assert failure.code == StatusCode.PERMISSION_DENIED
+        assert failure.reason == "PERMISSION_DENIED"
+        assert answer.agent.display_name == "Other"
+
+
+class TestListAgents:
+    async def test_pages_follow_each_other(self, api: RunningAgent) -> None:
+        alice = api.alice
+        made = sorted([(await alice.create_agent()).id for _ in range(5)])
+        found: list[str] = []
+        token = ""
+        for _ in range(3):
+            answer = await alice.call(
+                "ListAgents", pb.ListAgentsRequest(page_size=2, page_token=token)
+            )
+            found += [agent.id for agent in answer.agents]
+            token = answer.next_page_token
+
+        assert (made, "") == (found, token)
+
+    async def test_a_name_narrows_the_list(self, api: RunningAgent) -> None:
+        await api.alice.create_agent()
+        other = await api.alice.create_agent(display_name="Other")
+
+        answer = await api.alice.call("ListAgents", pb.ListAgentsRequest(display_name="Other"))
+
+        assert [other] == list(answer.agents)
+
+
+class TestDeleteAgent:
+    async def test_its_sessions_stay_readable_but_take_no_message(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+
+        answer = await alice.call("DeleteAgent", pb.DeleteAgentRequest(agent_id=session.agent_id))
+        found = await alice.call("GetSession", pb.GetSessionRequest(session_id=session.id))
+
+        assert answer.delete_time.ToDatetime() > session.create_time.ToDatetime()
+        assert session == found.session
+        assert await alice.messages(session.id) == []
+
+
+class TestSessions:
+    async def test_an_agent_is_required(self, api: RunningAgent) -> None:
+        request = pb.CreateSessionRequest(session=session_pb2.Session(title="x"))
+
+        failure = await api.alice.failure("CreateSession", request)
+
+        assert [each.field for each in failure.violations] == ["session.agent_id"]
+
+    async def test_another_title_is_kept(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session(title="First")
+        new = session_pb2.Session(id=session.id, title="Second\0")
+
+        answer = await api.alice.call(
+            "UpdateSession",
+            pb.UpdateSessionRequest(session=new, update_mask=FieldMask(paths=["title"])),
+        )
+
+        assert answer.session.title == "Second\ufffd"
+
+    async def test_nothing_but_the_title_changes(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+
+        for path in ("agent_id", "last_sequence", "nothing"):
+            mask = FieldMask(paths=["title", path])
+            request = pb.UpdateSessionRequest(session=session, update_mask=mask)
+            failure = await api.alice.failure("UpdateSession", request)
+
+            assert [each.field for each in failure.violations] == ["update_mask"]
+
+    async def test_lists_go_newest_first_and_by_agent(self, api: RunningAgent) -> None:
+        alice = api.alice
+        agent = await alice.create_agent()
+        made = [await alice.create_session(agent.id) for _ in range(3)]
+        await alice.create_session()
+
+        request = pb.ListSessionsRequest(agent_id=agent.id, page_size=2)
+        first = await alice.call("ListSessions", request)
+        request.page_token = first.next_page_token
+        second = await alice.call("ListSessions", request)
+
+        newest = sorted((session.id for session in made), reverse=True)
+        assert newest == [each.id for each in (*first.sessions, *second.sessions)]
+        assert (second.next_page_token, len(first.sessions)) == ("", 2)
+
+    async def test_deleting_tells_what_is_gone(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        for _ in range(3):
+            await alice.say(session.id)
+
+        answer = await alice.call("DeleteSession", pb.DeleteSessionRequest(session_id=session.id))
+        failure = await alice.failure("GetSession", pb.GetSessionRequest(session_id=session.id))
+
+        assert (answer.messages, answer.runs) == (3, 3)
+        assert ("NOT_FOUND", {"resource": "session", "id": session.id}) == (
+            failure.reason,
+            failure.metadata,
+        )
+
+
+class TestListMessages:
+    async def test_a_page_stays_below_three_mebibytes(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        for _ in range(7):
+            await alice.say(session.id, "x" * MIB)
+        request = pb.ListMessagesRequest(session_id=session.id, page_size=200)
+        sequences: list[int] = []
+        while True:
+            page = await alice.call("ListMessages", request)
+            assert page.ByteSize() < 3 * MIB
+            sequences += [message.sequence for message in page.messages]
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                break
+
+        assert list(range(1, 8)) == sequences
+
+    async def test_a_token_belongs_to_its_list(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session, other = await alice.create_session(), await alice.create_session()
+        for _ in range(2):
+            await alice.say(session.id)
+        request = pb.ListMessagesRequest(session_id=session.id, page_size=1)
+        token = (await alice.call("ListMessages", request)).next_page_token
+
+        for foreign in (
+            pb.ListMessagesRequest(session_id=other.id, page_token=token),
+            pb.ListMessagesRequest(
+                session_id=session.id,
+                page_token=token,
+                order=pb.ListMessagesRequest.ORDER_NEWEST_FIRST,
+            ),
+            pb.ListMessagesRequest(session_id=session.id, page_token=token[:-4] + "AAA="),
+            pb.ListMessagesRequest(session_id=session.id, page_token="%"),
+        ):
+            failure = await alice.failure("ListMessages", foreign)
+            assert failure.reason == "INVALID_PAGE_TOKEN"
+
+
+class TestRegistries:
+    async def test_tools_are_told_by_name(self, api: RunningAgent) -> None:
+        answer = await api.alice.call("ListTools", pb.ListToolsRequest())
+
+        assert [tool.name for tool in answer.tools] == ["current_time", "query_knowledge"]
+        for tool in answer.tools:
+            assert tool.description
+            assert tool.idempotent
+            assert tool.input_schema["type"] == "object"
+
+    async def test_models_are_told_by_name(self, api: RunningAgent) -> None:
+        answer = await api.alice.call("ListModels", pb.ListModelsRequest())
+
+        offline, scripted = answer.models
+        assert (
+            offline.name,
+            offline.provider,
+            offline.default,
+        ) == ("offline", model_pb2.Model.PROVIDER_OFFLINE, False)
+        assert (
+            scripted.name,
+            scripted.provider,
+            scripted.default,
+        ) == ("scripted", model_pb2.Model.PROVIDER_OPENAI, True)

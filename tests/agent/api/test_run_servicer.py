@@ -1,0 +1,349 @@
+"""RunService over real gRPC and PostgreSQL."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chatmind.agent.v1 import agent_service_pb2, run_pb2, session_pb2
+from chatmind.agent.v1 import run_service_pb2 as pb
+from grpc import StatusCode, aio
+
+from services.common.ids import new_id
+from services.common.status import failure_of
+from tests.agent.running import BOB, RunningAgent, running
+from tests.agent.scripted_model import calls, says
+
+MIB = 1024 * 1024
+IDLE, FINISHED, CANCELLED = (
+    run_pb2.Run.STATE_IDLE,
+    run_pb2.Run.STATE_FINISHED,
+    run_pb2.Run.STATE_CANCELLED,
+)
+
+
+async def events(call: Any, count: int) -> list[pb.WatchSessionResponse]:
+    """The next events of a watch."""
+    async with asyncio.timeout(10):
+        return [await call.read() for _ in range(count)]
+
+
+async def sequences(call: Any, count: int) -> list[int]:
+    """The sequences of the next messages of a watch, whatever else is told between them."""
+    heard: list[int] = []
+    async with asyncio.timeout(20):
+        while len(heard) < count:
+            event = await call.read()
+            if event.HasField("message"):
+                heard.append(event.message.sequence)
+                assert event.through_sequence == event.message.sequence
+    return heard
+
+
+class TestStartRun:
+    async def test_message_and_run_are_stored(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+
+        request = pb.StartRunRequest(session_id=session.id, text="What is it?\0")
+        answer = await alice.call("StartRun", request)
+
+        run, message = answer.run, answer.message
+        assert (IDLE, message.id, session.agent_id) == (run.state, run.message_id, run.agent_id)
+        assert (1, "What is it?\ufffd", session_pb2.Message.ROLE_USER, run.id) == (
+            message.sequence,
+            message.text,
+            message.role,
+            message.run_id,
+        )
+        assert run == await alice.run(run.id)
+        get = agent_service_pb2.GetSessionRequest(session_id=session.id)
+        after = (await alice.call("GetSession", get)).session
+        assert (run.id, 1, "What is it?\ufffd") == (
+            after.active_run_id,
+            after.last_sequence,
+            after.title,
+        )
+
+    async def test_a_mebibyte_is_taken_and_no_byte_more(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        await alice.say(session.id, "x" * MIB)
+
+        for text in ("x" * (MIB + 1), "\0" * MIB, ""):
+            request = pb.StartRunRequest(session_id=session.id, text=text)
+            failure = await alice.failure("StartRun", request)
+
+            assert failure.code == StatusCode.INVALID_ARGUMENT
+            assert [each.field for each in failure.violations] == ["text"]
+        assert len(await alice.messages(session.id)) == 1
+
+    async def test_what_is_not_offered_is_refused(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+
+        for when_busy in (run_pb2.WHEN_BUSY_INTERRUPT, run_pb2.WHEN_BUSY_ROLLBACK):
+            request = pb.StartRunRequest(session_id=session.id, text="x", when_busy=when_busy)
+            failure = await api.alice.failure("StartRun", request)
+
+            assert failure.code == StatusCode.INVALID_ARGUMENT
+            assert [each.field for each in failure.violations] == ["when_busy"]
+
+    async def test_a_repeat_gives_the_first_run(self, api: RunningAgent) -> None:
+        alice, request_id = api.alice, new_id()
+        session = await alice.create_session()
+        request = pb.StartRunRequest(session_id=session.id, text="x", request_id=request_id)
+
+        answers = await asyncio.gather(*(alice.call("StartRun", request) for _ in range(8)))
+        request.text = "y"
+        failure = await alice.failure("StartRun", request)
+
+        assert len({answer.run.id for answer in answers}) == 1
+        assert len({answer.message.id for answer in answers}) == 1
+        assert (failure.code, failure.reason) == (StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
+        assert len(await alice.messages(session.id)) == 1
+
+    async def test_a_busy_session_refuses_where_asked_to(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+        run = await api.alice.say(session.id)
+        request = pb.StartRunRequest(
+            session_id=session.id, text="x", when_busy=run_pb2.WHEN_BUSY_REJECT
+        )
+
+        failure = await api.alice.failure("StartRun", request)
+
+        assert (failure.code, failure.reason) == (StatusCode.FAILED_PRECONDITION, "RUN_IN_PROGRESS")
+        assert {"run_id": run.id} == failure.metadata
+
+    async def test_a_deleted_agent_takes_nothing(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        delete = agent_service_pb2.DeleteAgentRequest(agent_id=session.agent_id)
+        await alice.call("DeleteAgent", delete)
+
+        request = pb.StartRunRequest(session_id=session.id, text="x")
+        failure = await alice.failure("StartRun", request)
+
+        assert (failure.code, failure.reason) == (StatusCode.FAILED_PRECONDITION, "AGENT_DELETED")
+        assert {"agent_id": session.agent_id} == failure.metadata
+
+    async def test_fifty_at_once_are_numbered_and_capped(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        request = pb.StartRunRequest(session_id=session.id, text="x")
+
+        outcomes = await asyncio.gather(
+            *(alice.call("StartRun", request) for _ in range(50)), return_exceptions=True
+        )
+
+        refused = [failure_of(each) for each in outcomes if isinstance(each, aio.AioRpcError)]
+        accepted = [each for each in outcomes if not isinstance(each, BaseException)]
+        limit = api.settings.queue_limit
+        assert (limit, 50 - limit) == (len(accepted), len(refused))
+        assert {(StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", str(limit))} == {
+            (each.code, each.reason, each.metadata.get("limit")) for each in refused
+        }
+        numbers = sorted(each.message.sequence for each in accepted)
+        assert list(range(1, limit + 1)) == numbers
+
+
+class TestListRuns:
+    async def test_pages_go_newest_first(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        runs = [(await alice.say(session.id)).id for _ in range(3)]
+        request = pb.ListRunsRequest(session_id=session.id, page_size=2)
+
+        first = await alice.call("ListRuns", request)
+        request.page_token = first.next_page_token
+        second = await alice.call("ListRuns", request)
+
+        assert runs[::-1] == [run.id for run in (*first.runs, *second.runs)]
+        assert (len(first.runs), second.next_page_token) == (2, "")
+
+
+class TestCancelRun:
+    async def test_a_waiting_run_is_cancelled_at_once(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        run = await alice.say(session.id)
+
+        first, again = await alice.cancel(run.id), await alice.cancel(run.id)
+
+        assert (first.state, first.stop_reason) == (CANCELLED, run_pb2.Run.STOP_REASON_CANCELLED)
+        assert first == again
+        _, notice = await alice.messages(session.id)
+        assert notice.role == session_pb2.Message.ROLE_SYSTEM
+        assert notice.text
+
+    async def test_a_run_that_asks_the_model_is_cancelled_within_a_second(
+        self, service: RunningAgent
+    ) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(says("late").waiting_for(asyncio.Event()), says("Hello again."))
+        run = await alice.say(session.id)
+        await service.model.asked(1)
+
+        asked = await alice.cancel(run.id)
+        ended = await alice.ended(run.id, within=1)
+        following = await alice.ended((await alice.say(session.id)).id)
+
+        assert asked.cancel_requested
+        assert (ended.state, ended.cancel_requested) == (CANCELLED, False)
+        assert ended == await alice.cancel(run.id)
+        assert following.state == FINISHED
+        texts = [message.text for message in await alice.messages(session.id)]
+        assert (texts[0], *texts[2:]) == ("Hello", "Hello", "Hello again.")
+
+    async def test_cancelling_frees_the_runs_behind(self, service: RunningAgent) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(says("late").waiting_for(asyncio.Event()), says("Second."))
+        first, second = await alice.say(session.id), await alice.say(session.id)
+        await service.model.asked(1)
+
+        await alice.cancel(first.id)
+
+        assert (await alice.ended(second.id)).state == FINISHED
+        assert (await alice.messages(session.id))[-1].text == "Second."
+
+
+class TestWatchSession:
+    async def test_a_whole_run_is_seen_as_it_goes_on(self, service: RunningAgent) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(calls(("c", "current_time", "{}")), says("Late."))
+        watch = alice.watch(session.id, 0)
+        await alice.say(session.id)
+
+        assert await sequences(watch, 4) == [1, 2, 3, 4]
+        async with asyncio.timeout(10):
+            while (event := await watch.read()).run.state != FINISHED:
+                assert not event.HasField("message")
+        assert event.through_sequence == 4
+        watch.cancel()
+
+    async def test_commits_between_replay_and_live_are_told_once(self, api: RunningAgent) -> None:
+        """Messages are committed at random moments around the watch's beginning."""
+        alice = api.alice
+        agent = await alice.create_agent()
+        timing = random.Random(31)
+
+        async def once() -> list[int]:
+            session = await alice.create_session(agent.id)
+            await alice.say(session.id)
+
+            async def commit() -> None:
+                for _ in range(3):
+                    await asyncio.sleep(timing.random() * 0.02)
+                    await alice.say(session.id)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(commit())
+                await asyncio.sleep(timing.random() * 0.02)
+                watch = alice.watch(session.id, 1)
+                heard = await sequences(watch, 3)
+            watch.cancel()
+            return heard
+
+        for _ in range(20):
+            heard = await asyncio.gather(*(once() for _ in range(10)))
+            assert heard == [[2, 3, 4]] * 10
+
+    async def test_writers_on_several_connections_leave_no_hole(
+        self, tmp_path: Path, empty_tables: str, api: RunningAgent
+    ) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        async with running(tmp_path, empty_tables, keys=api.keys, role="api") as other:
+            watch = alice.watch(session.id, 0)
+            speakers = [caller.alice for caller in (api, other) for _ in range(5)]
+            await asyncio.gather(*(speaker.say(session.id) for speaker in speakers * 2))
+
+            assert list(range(1, 21)) == await sequences(watch, 20)
+            watch.cancel()
+
+    async def test_a_sequence_ahead_is_refused(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+        await api.alice.say(session.id)
+
+        with pytest.raises(aio.AioRpcError) as refused:
+            await api.alice.watch(session.id, 99).read()
+
+        failure = failure_of(refused.value)
+        assert (failure.code, failure.reason) == (StatusCode.OUT_OF_RANGE, "SEQUENCE_AHEAD")
+        assert failure.metadata == {"last_sequence": "1"}
+
+    async def test_a_deleted_session_ends_its_watches(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        await alice.say(session.id)
+        watch = alice.watch(session.id, 0)
+        await events(watch, 2)
+
+        delete = agent_service_pb2.DeleteSessionRequest(session_id=session.id)
+        await alice.call("DeleteSession", delete)
+
+        with pytest.raises(aio.AioRpcError) as ended:
+            await events(watch, 1)
+        assert ended.value.code() == StatusCode.NOT_FOUND
+
+    async def test_a_replica_that_stops_sends_its_watchers_away_at_once(
+        self, api: RunningAgent
+    ) -> None:
+        session = await api.alice.create_session()
+        await api.alice.say(session.id)
+        watch = api.alice.watch(session.id, 0)
+        await events(watch, 2)
+
+        async with asyncio.timeout(api.settings.grace_seconds):
+            await api.stop()
+        with pytest.raises(aio.AioRpcError) as ended:
+            await events(watch, 1)
+
+        failure = failure_of(ended.value)
+        assert (failure.code, failure.reason) == (StatusCode.UNAVAILABLE, "DRAINING")
+
+    async def test_silence_is_filled_with_heartbeats(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        async with running(
+            tmp_path, empty_tables, role="api", heartbeat_seconds=0.05, poll_seconds=10
+        ) as api:
+            session = await api.alice.create_session()
+            watch = api.alice.watch(session.id)
+
+            heard = await events(watch, 2)
+            watch.cancel()
+
+        assert [event.WhichOneof("event") for event in heard] == ["heartbeat", "heartbeat"]
+        assert [event.through_sequence for event in heard] == [0, 0]
+
+    async def test_a_reader_that_stops_reading_holds_no_connection(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        """More watchers that do not read than there are connections; all others go on."""
+        async with running(tmp_path, empty_tables, role="api", database_pool=2) as api:
+            alice = api.alice
+            session = await alice.create_session()
+            for _ in range(12):
+                await alice.say(session.id, "x" * MIB)
+            stuck = [alice.watch(session.id, 0) for _ in range(6)]
+            for watch in stuck:
+                await events(watch, 1)
+
+            other = await alice.create_session(session.agent_id)
+            await asyncio.gather(*(alice.say(other.id) for _ in range(10)))
+
+            assert list(range(2, 13)) == await sequences(stuck[0], 11)
+            for watch in stuck:
+                watch.cancel()
+
+    async def test_nobody_elses_session_is_watched(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+
+        with pytest.raises(aio.AioRpcError) as refused:
+            await api.caller(BOB).watch(session.id, 0).read()
+
+        assert refused.value.code() == StatusCode.NOT_FOUND
