@@ -24,8 +24,8 @@ from services.embedding.domain.models import (
 )
 
 _SPECIAL_TOKENS = 2
-_WINDOWS = frozenset(2**power for power in range(9, 16))
-"""Sizes at which a text may have been cut, from 512 to 32,768 tokens."""
+_WINDOWS = frozenset(2**power for power in range(11, 16))
+"""Counts that mean a cut: windows are 2,048 to 32,768 tokens, and hardly a text has just so many."""
 
 
 class OllamaBackend:
