@@ -1,7 +1,29 @@
-from chatmind.agent.v1 import run_pb2, session_pb2
+"""The whole service, as one process has it."""
 
-from tests.agent.running import RunningAgent
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chatmind.agent.v1 import (
+    agent_pb2,
+    agent_service_pb2,
+    run_pb2,
+    run_service_pb2,
+    session_pb2,
+)
+from google.protobuf.field_mask_pb2 import FieldMask
+from grpc import StatusCode, aio
+
+from services.common.channel import OutgoingCalls
+from services.common.clock import now
+from services.common.identity import IdentitySigner
+from services.common.ids import new_id
+from services.common.status import RpcFailure, failure_of
+from tests.agent.running import ADMIN, ALICE, BOB, STRANGER, Caller, Keys, RunningAgent
 from tests.agent.scripted_model import calls, says
+
+CASE_42 = Path(__file__).parents[1] / "cases/42-other-users-session"
 
 USER, ASSISTANT, TOOL, SYSTEM = (
     session_pb2.Message.ROLE_USER,
@@ -58,3 +80,179 @@ class TestAnswers:
         assert "Backups are kept for 35 days." in answer.text
         assert run.stop_reason == run_pb2.Run.STOP_REASON_END_TURN
         assert service.model.requests == []
+
+
+class Ids:
+    """The ids of one user's agent, session and run; or random ones."""
+
+    def __init__(self, agent_id: str = "", session_id: str = "", run_id: str = "") -> None:
+        self.agent_id = agent_id or new_id()
+        self.session_id = session_id or new_id()
+        self.run_id = run_id or new_id()
+
+
+def _update_agent(ids: Ids) -> agent_service_pb2.UpdateAgentRequest:
+    agent = agent_pb2.Agent(id=ids.agent_id, display_name="Mine")
+    return agent_service_pb2.UpdateAgentRequest(
+        agent=agent, update_mask=FieldMask(paths=["display_name"])
+    )
+
+
+def _create_session(ids: Ids) -> agent_service_pb2.CreateSessionRequest:
+    session = session_pb2.Session(agent_id=ids.agent_id)
+    return agent_service_pb2.CreateSessionRequest(session=session)
+
+
+def _update_session(ids: Ids) -> agent_service_pb2.UpdateSessionRequest:
+    session = session_pb2.Session(id=ids.session_id, title="Mine")
+    return agent_service_pb2.UpdateSessionRequest(
+        session=session, update_mask=FieldMask(paths=["title"])
+    )
+
+
+BY_ID: dict[str, Callable[[Ids], Any]] = {
+    "GetAgent": lambda ids: agent_service_pb2.GetAgentRequest(agent_id=ids.agent_id),
+    "UpdateAgent": _update_agent,
+    "DeleteAgent": lambda ids: agent_service_pb2.DeleteAgentRequest(agent_id=ids.agent_id),
+    "CreateSession": _create_session,
+    "GetSession": lambda ids: agent_service_pb2.GetSessionRequest(session_id=ids.session_id),
+    "UpdateSession": _update_session,
+    "DeleteSession": lambda ids: agent_service_pb2.DeleteSessionRequest(session_id=ids.session_id),
+    "ListMessages": lambda ids: agent_service_pb2.ListMessagesRequest(session_id=ids.session_id),
+    "StartRun": lambda ids: run_service_pb2.StartRunRequest(session_id=ids.session_id, text="x"),
+    "GetRun": lambda ids: run_service_pb2.GetRunRequest(run_id=ids.run_id),
+    "ListRuns": lambda ids: run_service_pb2.ListRunsRequest(session_id=ids.session_id),
+    "CancelRun": lambda ids: run_service_pb2.CancelRunRequest(run_id=ids.run_id),
+    "WatchSession": lambda ids: run_service_pb2.WatchSessionRequest(
+        session_id=ids.session_id, after_sequence=0
+    ),
+}
+WITHOUT_ID = {
+    "CreateAgent": agent_service_pb2.CreateAgentRequest(agent=agent_pb2.Agent(display_name="x")),
+    "ListAgents": agent_service_pb2.ListAgentsRequest(),
+    "ListSessions": agent_service_pb2.ListSessionsRequest(),
+    "ListTools": agent_service_pb2.ListToolsRequest(),
+    "ListModels": agent_service_pb2.ListModelsRequest(),
+}
+# What case 42 calls them.
+CASE_METHODS = {
+    "get session": "GetSession",
+    "list messages": "ListMessages",
+    "send message": "StartRun",
+    "stream / resume": "WatchSession",
+    "cancel run": "CancelRun",
+    "rename session": "UpdateSession",
+    "delete session": "DeleteSession",
+    "get agent": "GetAgent",
+    "update agent": "UpdateAgent",
+    "delete agent": "DeleteAgent",
+}
+
+
+async def outcome(caller: Caller, method: str, request: Any, *, metadata: Any = None) -> RpcFailure:
+    """How a call fails, streams included; that it does not is an error."""
+    stub = caller.agents if hasattr(caller.agents, method) else caller.runs
+    call = getattr(stub, method)(request, metadata=metadata or caller.metadata, timeout=10)
+    try:
+        answer = await (call.read() if method == "WatchSession" else call)
+    except aio.AioRpcError as error:
+        return failure_of(error)
+    raise AssertionError(f"{method} answered {answer}")
+
+
+def anonymous(failure: RpcFailure, ids: Ids) -> tuple[Any, ...]:
+    """A failure with the ids that were asked for taken out."""
+    text = repr((failure.code, failure.reason, failure.message, dict(failure.metadata)))
+    for name in ("agent_id", "session_id", "run_id"):
+        text = text.replace(getattr(ids, name), name)
+    return (text, failure.violations)
+
+
+class TestOtherUsers:
+    """tests/cases/42-other-users-session, for every method there is."""
+
+    def test_no_method_is_forgotten(self) -> None:
+        descriptors = (agent_service_pb2.DESCRIPTOR, run_service_pb2.DESCRIPTOR)
+        methods = {
+            method.name
+            for descriptor in descriptors
+            for service in descriptor.services_by_name.values()
+            for method in service.methods
+        }
+
+        assert methods == set(BY_ID) | set(WITHOUT_ID)
+        named = json.loads((CASE_42 / "methods.json").read_text())
+        assert set(CASE_METHODS) <= set(named)
+        assert set(CASE_METHODS.values()) <= set(BY_ID)
+
+    async def test_foreign_ids_read_like_unknown_ones_and_nothing_happens(
+        self, api: RunningAgent
+    ) -> None:
+        expected = json.loads((CASE_42 / "expected.json").read_text())
+        alice = api.alice
+        session = await alice.create_session()
+        run = await alice.say(session.id)
+        hers, random = Ids(session.agent_id, session.id, run.id), Ids()
+        before = await self._everything(alice)
+
+        for identity in (BOB, ADMIN, STRANGER):
+            caller = api.caller(identity)
+            for method, request in BY_ID.items():
+                foreign = await outcome(caller, method, request(hers))
+                unknown = await outcome(caller, method, request(random))
+
+                assert foreign.code.name in expected["foreign_id"], method
+                assert anonymous(unknown, random) == anonymous(foreign, hers), method
+            for method in ("ListAgents", "ListSessions"):
+                answer = await caller.call(method, WITHOUT_ID[method])
+                assert answer.ByteSize() == 0
+
+        assert before == await self._everything(alice)
+
+    async def test_a_page_token_is_of_no_use_to_others(self, api: RunningAgent) -> None:
+        for _ in range(2):
+            await api.alice.create_session()
+        lists: dict[str, Any] = {
+            "ListAgents": agent_service_pb2.ListAgentsRequest,
+            "ListSessions": agent_service_pb2.ListSessionsRequest,
+        }
+
+        for method, request in lists.items():
+            token = (await api.alice.call(method, request(page_size=1))).next_page_token
+            for identity in (BOB, STRANGER):
+                failure = await api.caller(identity).failure(method, request(page_token=token))
+                assert failure.reason == "INVALID_PAGE_TOKEN"
+
+    async def test_without_a_token_that_holds_nobody_gets_anywhere(
+        self, api: RunningAgent, tmp_path: Path
+    ) -> None:
+        session = await api.alice.create_session()
+        ids = Ids(session.agent_id, session.id)
+        requests = {**{name: make(ids) for name, make in BY_ID.items()}, **WITHOUT_ID}
+        gateway = api.keys.gateway
+
+        def signed(issuer: str, key: Any, audience: str) -> Any:
+            signer = IdentitySigner(issuer, key, audience=audience, clock=now)
+            return OutgoingCalls(signer).metadata(ALICE)
+
+        wrong = {
+            "none": (("x-other", "x"),),
+            "malformed": (("x-chatmind-identity", "x"),),
+            "forged": signed("gateway", Keys(tmp_path / "other").gateway, "agent"),
+            "for another service": signed("gateway", gateway, "knowledge"),
+            "of a service that may not call": signed("agent", api.keys.agent, "agent"),
+        }
+        for why, metadata in wrong.items():
+            for method, request in requests.items():
+                failure = await outcome(api.alice, method, request, metadata=metadata)
+                assert failure.code == StatusCode.UNAUTHENTICATED, (why, method)
+
+    async def _everything(self, caller: Caller) -> list[Any]:
+        """All that a user can see."""
+        sessions = await caller.call("ListSessions", WITHOUT_ID["ListSessions"])
+        agents = await caller.call("ListAgents", WITHOUT_ID["ListAgents"])
+        found: list[Any] = [agents, sessions]
+        for session in sessions.sessions:
+            request = run_service_pb2.ListRunsRequest(session_id=session.id)
+            found += [await caller.messages(session.id), await caller.call("ListRuns", request)]
+        return found
