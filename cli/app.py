@@ -75,6 +75,16 @@ def reported(output: Output, server: str = DEFAULT_SERVER) -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
+def confirm(output: Output, question: str) -> None:
+    """Goes on only if the person says yes; nothing of it appears on stdout.
+
+    Raises:
+        Abort: they did not.
+    """
+    if output.ask(f"{question} [y/N]: ").strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
+
+
 def _readable(failure: RpcFailure, server: str) -> RpcFailure:
     """A failure in words for a person, where grpc itself speaks rather than the gateway."""
     words = {

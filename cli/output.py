@@ -69,7 +69,7 @@ class Output:
             for message in messages:
                 self.record(as_dict(message))
             return
-        table = Table(*columns, box=None, header_style="bold")
+        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*(Text(one_line(cell)) for cell in row))
         self._results.print(Plain(table))

@@ -7,7 +7,7 @@ import typer
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 from google.protobuf import text_format
 
-from cli.app import remote
+from cli.app import confirm, remote
 from cli.client import CALL_SECONDS, Gateway, pages
 from cli.conversation import find_agent
 from cli.documents import base_id
@@ -89,7 +89,7 @@ def delete_agent(
 ) -> None:
     """Delete an agent; its sessions stay readable."""
     if not yes:
-        typer.confirm(f"Delete agent {name!r} for good?", abort=True, err=True)
+        confirm(output, f"Delete agent {name!r} for good?")
     agent = find_agent(gateway, name)
     request = agent_service_pb2.DeleteAgentRequest(agent_id=agent.id)
     gateway.agents.DeleteAgent(request, timeout=CALL_SECONDS)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
 
-from cli.app import remote
+from cli.app import confirm, remote
 from cli.client import CALL_SECONDS, Gateway, pages
 from cli.documents import base_id, ensure_base, find_files
 from cli.errors import CommandError
@@ -160,7 +160,7 @@ def delete(
     """Delete a knowledge base, or one document of it, for good."""
     what = f"document {document!r} of {base!r}" if document else f"knowledge base {base!r}"
     if not yes:
-        typer.confirm(f"Delete {what} for good?", abort=True, err=True)
+        confirm(output, f"Delete {what} for good?")
     receipt = _delete(gateway, base_id(gateway, base), document=document)
     text = f"deleted {receipt.documents} documents, {receipt.chunks} chunks"
     output.message(receipt, text=text)

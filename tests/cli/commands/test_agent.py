@@ -1,0 +1,99 @@
+"""`chatmind agent`."""
+
+import json
+
+from chatmind.agent.v1 import agent_pb2, model_pb2
+
+from tests.cli.conftest import Chatmind
+from tests.cli.gateway import Base, State
+
+
+def agent(name: str, **more: object) -> agent_pb2.Agent:
+    return agent_pb2.Agent(id=f"id-{name}", display_name=name, **more)
+
+
+class TestList:
+    def test_every_page_is_shown(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent(f"agent {number}") for number in range(5)]
+        result = chatmind("agent", "list")
+
+        assert result.exit_code == 0
+        names = [line[:7] for line in result.stdout.splitlines()[1:]]
+        assert names == [f"agent {number}" for number in range(5)]
+
+    def test_for_scripts_each_is_an_object(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("a", model="m"), agent("中文")]
+        lines = chatmind("agent", "list", "--json").stdout.splitlines()
+
+        assert [json.loads(line)["display_name"] for line in lines] == ["a", "中文"]
+        assert json.loads(lines[0])["model"] == "m"
+
+
+class TestCreate:
+    def test_all_that_is_said_of_it_is_sent(self, chatmind: Chatmind, state: State) -> None:
+        state.bases = [Base(id="b1", display_name="handbook")]
+        result = chatmind(
+            *("agent", "create", "Guide", "--prompt", "Be brief.", "--model", "m", "--shared"),
+            *("--base", "handbook", "--tool", "current_time", "--tool", "other"),
+        )
+        (made,) = state.agents
+
+        assert result.stdout == f"{made.id}\n"
+        assert (made.display_name, made.system_prompt, made.model) == ("Guide", "Be brief.", "m")
+        assert (made.knowledge_base_ids, made.tools) == (["b1"], ["current_time", "other"])
+        assert made.visibility == agent_pb2.VISIBILITY_TENANT
+
+    def test_a_base_that_is_not_there_is_told(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("agent", "create", "Guide", "--base", "nothing")
+
+        assert (result.exit_code, state.agents) == (1, [])
+        assert result.stderr == "error: no knowledge base is called 'nothing'\n"
+
+    def test_it_is_private_unless_it_is_shared(self, chatmind: Chatmind, state: State) -> None:
+        chatmind("agent", "create", "Guide")
+
+        assert state.agents[0].visibility == agent_pb2.VISIBILITY_PRIVATE
+
+
+class TestShow:
+    def test_text_is_readable_in_every_script(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide", system_prompt="说中文")]
+
+        assert 'system_prompt: "说中文"' in chatmind("agent", "show", "Guide").stdout
+
+    def test_one_that_is_not_there_is_told(self, chatmind: Chatmind) -> None:
+        result = chatmind("agent", "show", "Nobody")
+
+        assert result.exit_code == 1
+        assert result.stderr == (
+            "error: no agent is called 'Nobody'; create one with `chatmind agent create`\n"
+        )
+
+
+class TestDelete:
+    def test_who_says_no_keeps_it(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide")]
+        result = chatmind("agent", "delete", "Guide", stdin="n\n")
+
+        assert (result.exit_code, len(state.agents), result.stdout) == (1, 1, "")
+
+    def test_who_says_yes_does_not(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide"), agent("Other")]
+        result = chatmind("agent", "delete", "Guide", "--yes")
+
+        assert [each.display_name for each in state.agents] == ["Other"]
+        assert result.stdout == "deleted id-Guide\n"
+
+
+class TestModels:
+    def test_they_are_listed_with_the_default(self, chatmind: Chatmind, state: State) -> None:
+        state.models = [
+            model_pb2.Model(name="big", model="big-1", default=True),
+            model_pb2.Model(name="small", model="small-1"),
+        ]
+        lines = chatmind("agent", "models").stdout.splitlines()
+
+        assert [line.split() for line in lines[1:]] == [
+            ["big", "big-1", "yes"],
+            ["small", "small-1"],
+        ]

@@ -1,0 +1,145 @@
+"""`chatmind chat`."""
+
+import json
+
+import pytest
+from chatmind.agent.v1 import agent_pb2, run_pb2
+from chatmind.gateway.v1 import message_pb2
+
+from services.common.errors import NotFoundError
+from tests.cli.conftest import Chatmind
+from tests.cli.gateway import RUN_ID, SESSION_ID, RunState, State, heartbeat, ran, said
+
+Role = message_pb2.Message.Role
+Update = message_pb2.RunUpdate
+
+FINISHED = ran(Update.STATE_FINISHED, 3)
+
+
+@pytest.fixture(autouse=True)
+def guide(state: State) -> None:
+    """There is one agent."""
+    state.agents = [agent_pb2.Agent(id=SESSION_ID, display_name="Guide")]
+
+
+class TestOneMessage:
+    def test_the_answer_alone_is_on_stdout(self, chatmind: Chatmind, state: State) -> None:
+        state.streams.append([ran(Update.STATE_THINKING, 1), said("Forty-two.", 2), FINISHED])
+        result = chatmind("chat", "What is it?")
+
+        assert (result.exit_code, result.stdout) == (0, "Forty-two.\n")
+        assert result.stderr == f"continue with: chatmind chat --session {SESSION_ID}\n"
+        assert [(sent.text, sent.agent_id) for sent in state.sent] == [("What is it?", SESSION_ID)]
+
+    def test_tools_and_passages_are_shown_beside_it(self, chatmind: Chatmind, state: State) -> None:
+        call = message_pb2.ToolCall(name="query_knowledge", arguments_json='{"q":\n "x"}')
+        citation = message_pb2.Citation(
+            label="1", document_name="a.md", heading_path=["A", "B"], start_line=3, end_line=9
+        )
+        state.streams.append(
+            [
+                said("", 2, tool_calls=[call]),
+                said("", 3, role=Role.ROLE_TOOL, tool_name="query_knowledge", citations=[citation]),
+                said("It is so [1].", 4, citations=[citation]),
+                ran(Update.STATE_FINISHED, 4),
+            ]
+        )
+        result = chatmind("chat", "Why?")
+
+        assert result.stdout == "It is so [1].\n"
+        assert result.stderr.splitlines()[:3] == [
+            '→ query_knowledge {"q": "x"}',
+            "← query_knowledge: 1 passages",
+            "[1] a.md > A > B (lines 3-9)",
+        ]
+
+    def test_a_session_is_continued_without_an_agent(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.streams.append([FINISHED])
+        chatmind("chat", "And then?", "--session", SESSION_ID)
+
+        assert (state.sent[0].session_id, state.sent[0].agent_id) == (SESSION_ID, "")
+
+    @pytest.mark.parametrize("end", [Update.STATE_ERROR, Update.STATE_CANCELLED])
+    def test_a_run_without_an_answer_fails_the_command(
+        self, chatmind: Chatmind, state: State, end: Update.State.ValueType
+    ) -> None:
+        notice = said("The model is down.", 2, role=Role.ROLE_SYSTEM)
+        state.streams.append([notice, ran(end, 2)])
+        result = chatmind("chat", "Hello?")
+
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: The model is down.\n")
+
+    def test_one_that_was_over_before_the_stream_began_does_not_hang(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.run = run_pb2.Run(id=RUN_ID, state=RunState.STATE_FINISHED)
+        state.last_sequence = 2
+        state.streams.append([said("Quick.", 2), heartbeat(2)])
+        result = chatmind("chat", "Hello?")
+
+        assert (result.exit_code, result.stdout) == (0, "Quick.\n")
+
+    def test_who_is_not_there_cannot_be_talked_to(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("chat", "Hello?", "--agent", "Nobody")
+
+        assert (result.exit_code, state.sent) == (1, [])
+        assert "no agent is called 'Nobody'" in result.stderr
+
+    def test_a_stream_that_fails_still_tells_how_to_go_on(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.streams.append([NotFoundError("No such session.")])
+        result = chatmind("chat", "Hello?")
+
+        assert result.exit_code == 1
+        assert result.stderr.splitlines() == [
+            f"continue with: chatmind chat --session {SESSION_ID}",
+            "error: No such session. (NOT_FOUND)",
+        ]
+
+    def test_nothing_in_an_answer_reaches_the_terminal_as_a_command(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        text = "\x1b]0;owned\x07[red]not markup[/red] \x9b2J :smile: 好\u202e\r\nnext"
+        state.streams.append([said(text, 2), FINISHED])
+
+        assert (
+            chatmind("chat", "Hi").stdout == "]0;owned[red]not markup[/red] 2J :smile: 好\nnext\n"
+        )
+
+
+class TestJson:
+    def test_events_are_objects_and_heartbeats_are_left_out(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.streams.append([heartbeat(1), said("a\nb", 2), FINISHED])
+        result = chatmind("chat", "Hi", "--json")
+        events = [json.loads(line) for line in result.stdout.splitlines()]
+
+        assert [sorted(event) for event in events] == [
+            ["message", "through_sequence"],
+            ["run", "through_sequence"],
+        ]
+        assert events[0]["message"]["text"] == "a\nb"
+        assert result.stderr == ""
+
+
+class TestConversation:
+    def test_each_line_is_said_in_the_same_session(self, chatmind: Chatmind, state: State) -> None:
+        state.streams.extend([[said("One.", 2), FINISHED], [said("Two.", 4), FINISHED]])
+        result = chatmind("chat", stdin="first\n\n  \nsecond\n")
+
+        assert (result.exit_code, result.stdout) == (0, "One.\nTwo.\n")
+        assert [(sent.text, sent.session_id) for sent in state.sent] == [
+            ("first", ""),
+            ("second", SESSION_ID),
+        ]
+
+    def test_nothing_said_is_nothing_sent(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("chat", stdin="")
+
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+        assert state.sent == []
