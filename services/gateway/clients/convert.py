@@ -38,7 +38,11 @@ _STATES: Mapping[int, RunState] = {
     run_pb2.Run.STATE_ERROR: RunState.ERROR,
     run_pb2.Run.STATE_CANCELLED: RunState.CANCELLED,
 }
-_STOP_REASON = "STOP_REASON_"
+_STOP_REASONS: Mapping[int, str] = {
+    number: name.removeprefix("STOP_REASON_")
+    for name, number in run_pb2.Run.StopReason.items()
+    if number
+}
 
 
 def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
@@ -97,12 +101,11 @@ def message(given: session_pb2.Message) -> Message:
 
 def run_update(run: run_pb2.Run) -> RunUpdate:
     """Where a run stands."""
-    reason = run_pb2.Run.StopReason.Name(run.stop_reason) if run.stop_reason else ""
     return RunUpdate(
         run_id=RunId(run.id),
         session_id=SessionId(run.session_id),
         state=_STATES.get(run.state),
-        stop_reason=reason.removeprefix(_STOP_REASON),
+        stop_reason=_STOP_REASONS.get(run.stop_reason, ""),
         step_count=run.step_count,
         error_reason=run.error.reason,
         error_message=run.error.message,

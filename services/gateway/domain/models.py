@@ -27,7 +27,7 @@ class ApiKey:
     """A credential, without its secret.
 
     Attributes:
-        id: the public part; ids of later keys are greater.
+        id: the public part; a key made a millisecond later has a greater one.
         display_name: what it is for.
         tenant: the tenant that its calls act in.
         user_id: the user that its calls act as.

@@ -32,7 +32,7 @@ class Throttle:
 
     def count_failure(self, source: str) -> None:
         """A bad key came from this address."""
-        self._buckets[source] = (self._left(source) - 1, self._monotonic())
+        self._buckets[source] = (max(0.0, self._left(source) - 1), self._monotonic())
         self._buckets.move_to_end(source)
         if len(self._buckets) > self._most_sources:
             self._buckets.popitem(last=False)

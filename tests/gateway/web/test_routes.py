@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from services.common.clock import now
+from services.gateway.domain.status import StatusBoard
 from services.gateway.web.app import make_app
 from services.gateway.web.routes import routes
 from tests.gateway.installation import Installation

@@ -1,0 +1,59 @@
+"""The table of methods is that of the contract: no rpc can be forgotten."""
+
+from chatmind.agent.v1 import agent_service_pb2, review_service_pb2, run_service_pb2
+from chatmind.gateway.v1 import access_service_pb2, gateway_service_pb2
+from chatmind.knowledge.v1 import knowledge_service_pb2, memory_service_pb2
+
+from services.gateway.api.methods import methods, services
+from services.gateway.domain.policy import SCOPES_OF_SERVICES
+
+SERVED = (
+    gateway_service_pb2,
+    access_service_pb2,
+    agent_service_pb2,
+    run_service_pb2,
+    knowledge_service_pb2,
+)
+NOT_YET = (memory_service_pb2, review_service_pb2)
+
+
+def paths(*modules: object) -> list[str]:
+    """Every method of the services that these files of the contract define."""
+    return [
+        f"/{service.full_name}/{method.name}"
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()  # type: ignore[attr-defined]
+        for method in service.methods
+    ]
+
+
+class TestMethods:
+    def test_every_method_of_every_served_service_has_a_scope(self) -> None:
+        assert paths(*SERVED) == [method.path for method in methods()]
+
+    def test_the_policy_names_no_method_that_is_none_and_none_twice(self) -> None:
+        named = [
+            f"/{service}/{method}"
+            for service, scopes in SCOPES_OF_SERVICES.items()
+            for methods_of_scope in scopes.values()
+            for method in methods_of_scope
+        ]
+
+        assert sorted(named) == sorted(paths(*SERVED))
+
+    def test_what_is_not_offered_yet_is_not_served(self) -> None:
+        assert not {method.path for method in methods()} & set(paths(*NOT_YET))
+        assert not {"chatmind.knowledge.v1.MemoryService"} & set(services())
+
+    def test_shapes_are_the_contracts(self) -> None:
+        shapes = {method.name: (method.streams_in, method.streams_out) for method in methods()}
+
+        assert shapes["Search"] == (False, False)
+        assert shapes["UploadDocument"] == (True, False)
+        assert shapes["StreamMessages"] == shapes["WatchDocument"] == (False, True)
+
+    def test_only_what_reads_is_asked_again(self) -> None:
+        repeatable = {method.name for method in methods() if method.repeatable}
+
+        assert {"GetAgent", "ListChunks"} <= repeatable
+        assert all(name.startswith(("Get", "List")) for name in repeatable)

@@ -1,0 +1,133 @@
+"""Answers of the agent service, field by field."""
+
+from datetime import UTC, datetime
+
+import pytest
+from chatmind.agent.v1 import run_pb2, run_service_pb2, session_pb2
+from chatmind.gateway.v1 import message_pb2
+from google.protobuf import json_format
+
+from services.gateway.api import convert as outward
+from services.gateway.clients import convert
+from services.gateway.domain.messages import Heartbeat, RunState, Speaker, WhenBusy
+
+MESSAGE = {
+    "id": "m1",
+    "sessionId": "s1",
+    "runId": "r1",
+    "sequence": "7",
+    "role": "ROLE_TOOL",
+    "text": "found",
+    "toolCalls": [{"id": "c1", "name": "look", "argumentsJson": '{"q": 1}'}],
+    "toolCallId": "c0",
+    "toolName": "query_knowledge",
+    "citations": [
+        {
+            "label": "1",
+            "knowledgeBaseId": "b1",
+            "documentId": "d1",
+            "chunkId": "k1",
+            "documentName": "guide.md",
+            "headingPath": ["Guide", "Start"],
+            "startLine": 3,
+            "endLine": 9,
+            "score": 0.75,
+        }
+    ],
+    "metadata": {"usage": {"tokens": 3.0}, "ok": True, "none": None, "list": [1.0, "two"]},
+    "createTime": "2026-01-02T12:00:00.123456Z",
+}
+
+
+class TestMessage:
+    def test_every_field_arrives_at_clients_as_it_was(self) -> None:
+        inner = json_format.ParseDict(MESSAGE, session_pb2.Message())
+        assert set(json_format.MessageToDict(inner)) == {
+            field.json_name for field in session_pb2.Message.DESCRIPTOR.fields
+        }
+
+        outer = outward.streamed(convert.message(inner), 7).message
+
+        assert json_format.MessageToDict(outer) == MESSAGE
+
+    @pytest.mark.parametrize("role", ["USER", "ASSISTANT", "TOOL", "SYSTEM"])
+    def test_roles_keep_their_meaning(self, role: str) -> None:
+        inner = session_pb2.Message(role=session_pb2.Message.Role.Value(f"ROLE_{role}"))
+
+        message = convert.message(inner)
+
+        assert message.speaker is Speaker[role]
+        outer = outward.streamed(message, 1).message
+        assert message_pb2.Message.Role.Name(outer.role) == f"ROLE_{role}"
+
+    def test_numbers_that_json_lacks_pass(self) -> None:
+        inner = session_pb2.Message()
+        inner.metadata.fields["score"].number_value = float("inf")
+
+        assert outward.streamed(convert.message(inner), 1).message.metadata["score"] == float("inf")
+
+
+class TestRunUpdate:
+    def test_every_field_arrives_at_clients_as_it_was(self) -> None:
+        inner = run_pb2.Run(
+            id="r1",
+            session_id="s1",
+            state=run_pb2.Run.STATE_ERROR,
+            stop_reason=run_pb2.Run.STOP_REASON_MODEL_ERROR,
+            step_count=3,
+            error=run_pb2.RunError(reason="MODEL_UNAVAILABLE", message="The model is down."),
+        )
+
+        assert outward.run_update(convert.run_update(inner)) == message_pb2.RunUpdate(
+            run_id="r1",
+            session_id="s1",
+            state=message_pb2.RunUpdate.STATE_ERROR,
+            stop_reason="MODEL_ERROR",
+            step_count=3,
+            error_reason="MODEL_UNAVAILABLE",
+            error_message="The model is down.",
+        )
+
+    def test_states_keep_their_meaning(self) -> None:
+        for name, number in run_pb2.Run.State.items():
+            update = convert.run_update(run_pb2.Run(state=number))
+
+            state = outward.run_update(update).state
+            assert message_pb2.RunUpdate.State.Name(state) == name
+            expected = (
+                None if name == "STATE_UNSPECIFIED" else RunState[name.removeprefix("STATE_")]
+            )
+            assert update.state is expected
+
+    def test_every_stop_reason_is_told_by_its_name(self) -> None:
+        for name, number in run_pb2.Run.StopReason.items():
+            update = convert.run_update(run_pb2.Run(stop_reason=number))
+
+            assert update.stop_reason == ("" if number == 0 else name.removeprefix("STOP_REASON_"))
+
+    def test_what_a_newer_service_says_is_passed_over(self) -> None:
+        newer = run_pb2.Run()
+        newer.MergeFromString(b"\x28\xe7\x07\x30\xe7\x07")  # state and stop_reason 999
+
+        update = convert.run_update(newer)
+
+        assert (update.state, update.stop_reason) == (None, "")
+
+
+class TestEvent:
+    def test_heartbeats_have_their_time(self) -> None:
+        response = run_service_pb2.WatchSessionResponse()
+        response.heartbeat.time.seconds = 1_767_355_200
+
+        assert convert.event(response) == Heartbeat(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
+
+    def test_what_a_newer_service_sends_is_passed_over(self) -> None:
+        assert convert.event(run_service_pb2.WatchSessionResponse(through_sequence=7)) is None
+
+
+class TestWhenBusy:
+    @pytest.mark.parametrize("value", list(WhenBusy))
+    def test_words_keep_their_meaning(self, value: WhenBusy) -> None:
+        number = convert.when_busy(value)
+
+        assert run_pb2.WhenBusy.Name(number) == f"WHEN_BUSY_{value.name}"
