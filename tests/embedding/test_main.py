@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import ClassVar
 
-import numpy as np
 import pytest
 from grpc import aio
 from structlog.testing import capture_logs
@@ -133,21 +133,11 @@ class TestBundled:
         assert waited < 0.5 * (time.perf_counter() - began)
         assert len(bulk.result().embeddings) == len(pieces)
 
-    async def test_joined_texts_get_the_vectors_they_get_alone(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        texts = [f"问题 {at}: how does part {at} work?" for at in range(40)]
-        variables = {"CHATMIND_EMBEDDING_BACKEND": "bundled"}
-        async with embedding_service(tmp_path, monkeypatch, variables) as caller:
-            async with asyncio.TaskGroup() as group:
-                calls = [group.create_task(caller.embed([text])) for text in texts]
-            for text, call in zip(texts, calls, strict=True):
-                alone = await caller.embed([text])
-                together = call.result().embeddings[0].values
-                assert np.allclose(together, alone.embeddings[0].values, atol=1e-5)
-
 
 class TestProcess:
+    # Not the bundled model, whose loading would only take time here.
+    VARIABLES: ClassVar = {"CHATMIND_EMBEDDING_BACKEND": "ollama", **NOWHERE}
+
     @staticmethod
     async def start() -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -161,7 +151,7 @@ class TestProcess:
     async def test_it_ends_cleanly_when_asked_to(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
     ) -> None:
-        set_environment(tmp_path, monkeypatch, NOWHERE)
+        set_environment(tmp_path, monkeypatch, self.VARIABLES)
         process = await self.start()
         assert process.stderr is not None
         async with asyncio.timeout(30):
@@ -178,7 +168,7 @@ class TestProcess:
     async def test_a_missing_key_ends_it_with_a_line(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        set_environment(tmp_path, monkeypatch, NOWHERE)
+        set_environment(tmp_path, monkeypatch, self.VARIABLES)
         (tmp_path / "embedding/trusted/knowledge.pub").unlink()
         process = await self.start()
         async with asyncio.timeout(30):

@@ -25,7 +25,7 @@ from services.embedding.domain.models import (
 
 _SPECIAL_TOKENS = 2
 _WINDOWS = frozenset(2**power for power in range(11, 16))
-"""Counts that mean a cut: windows are 2,048 to 32,768 tokens, and hardly a text has just so many."""
+"""Counts that mean a cut: windows are 2,048 to 32,768 tokens; hardly a text has exactly so many."""
 
 
 class OllamaBackend:
