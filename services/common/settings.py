@@ -29,7 +29,11 @@ SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 def settings_config(prefix: str) -> SettingsConfigDict:
     """The pydantic-settings configuration of a class whose variables begin with `prefix`."""
     return SettingsConfigDict(
-        env_prefix=prefix, frozen=True, extra="ignore", hide_input_in_errors=True
+        env_prefix=prefix,
+        frozen=True,
+        env_ignore_empty=True,
+        extra="ignore",
+        hide_input_in_errors=True,
     )
 
 

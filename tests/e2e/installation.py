@@ -66,17 +66,17 @@ class Installation:
 
     def start(self) -> None:
         """Runs `make run` and waits for its ready line."""
-        log = (self.data_dir / "run.log").open("a", encoding="utf-8")
-        self._process = subprocess.Popen(
-            ["make", "--no-print-directory", "run", f"ARGS=--data-dir {self.data_dir}"],
-            cwd=ROOT,
-            env={**os.environ, **self.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        )
+        with (self.data_dir / "run.log").open("a", encoding="utf-8") as log:
+            self._process = subprocess.Popen(
+                ["make", "--no-print-directory", "run", f"ARGS=--data-dir {self.data_dir}"],
+                cwd=ROOT,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + _START_SECONDS
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -91,7 +91,7 @@ class Installation:
         """Ctrl-C: SIGINT to the terminal's process group; gives the exit status."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGINT)
-        return self._process.wait(_STOP_SECONDS)
+        return self._ended(_STOP_SECONDS)
 
     def kill_everything(self) -> int:
         """SIGKILL to every process at once; gives how many there were."""
@@ -100,8 +100,15 @@ class Installation:
         for victim in victims:
             victim.kill()
         psutil.wait_procs(victims, timeout=10)
-        self._process.wait(10)
+        self._ended(10)
         return len(victims)
+
+    def _ended(self, seconds: float) -> int:
+        assert self._process is not None
+        status = self._process.wait(seconds)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return status
 
     def processes(self) -> list[psutil.Process]:
         """`make run` and all that came of it."""
@@ -133,7 +140,8 @@ class Installation:
         key = self.key if key is None else key
         headers = ["-H", f"authorization: Bearer {key}"] if key else []
         done = subprocess.run(
-            [*self.buf_curl, *headers, "-d", json.dumps(request), f"http://{self.grpc}/{method}"],
+            [*self.buf_curl, *headers, "-d", "@-", f"http://{self.grpc}/{method}"],
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=_CALL_SECONDS,

@@ -60,6 +60,15 @@ def base_id(installation: Installation) -> str:
     return base_id
 
 
+@pytest.fixture(scope="module")
+def session(installation: Installation, base_id: str) -> dict[str, str]:
+    """An agent on the base, and a session with one question asked."""
+    agent = {"displayName": "Librarian", "knowledgeBaseIds": [base_id]}
+    created = installation.call(f"{AGENT}/CreateAgent", {"agent": agent}).message["agent"]
+    request = {"agentId": created["id"], "text": "How long are backups kept?"}  # type: ignore[index]
+    return installation.call(f"{GATEWAY}/SendMessage", request).message  # type: ignore[return-value]
+
+
 class TestStart:
     """What stands once the ready line is printed."""
 
@@ -126,14 +135,6 @@ class TestSearch:
 
 class TestConversation:
     """A message, its answer, and what survives."""
-
-    @pytest.fixture(scope="class")
-    def session(self, installation: Installation, base_id: str) -> dict[str, str]:
-        """An agent on the base, and a session with one question asked."""
-        agent = {"displayName": "Librarian", "knowledgeBaseIds": [base_id]}
-        created = installation.call(f"{AGENT}/CreateAgent", {"agent": agent}).message["agent"]
-        request = {"agentId": created["id"], "text": "How long are backups kept?"}  # type: ignore[index]
-        return installation.call(f"{GATEWAY}/SendMessage", request).message  # type: ignore[return-value]
 
     def messages(
         self, installation: Installation, session_id: str, *, after: int, count: int
