@@ -88,7 +88,10 @@ def confirm(output: Output, question: str) -> None:
 def _readable(failure: RpcFailure, server: str) -> RpcFailure:
     """A failure in words for a person, where grpc itself speaks rather than the gateway."""
     words = {
-        grpc.StatusCode.UNAVAILABLE: f"the connection to {server} broke",
+        grpc.StatusCode.UNAVAILABLE: (
+            f"no ChatMind answers at {server}; start it with `chatmind up`, or name another with "
+            "--server or CHATMIND_SERVER"
+        ),
         grpc.StatusCode.DEADLINE_EXCEEDED: f"{server} took too long to answer",
         grpc.StatusCode.UNIMPLEMENTED: f"{server} is no gateway of this release of ChatMind",
     }

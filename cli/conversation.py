@@ -58,7 +58,7 @@ def send(gateway: Gateway, text: str, *, session_id: str = "", agent_id: str = "
         request.session_id = session_id
     else:
         request.agent_id = agent_id
-    response = gateway.messages.SendMessage(request, timeout=CALL_SECONDS, wait_for_ready=True)
+    response = gateway.messages.SendMessage(request, timeout=CALL_SECONDS)
     return Sent(response.session_id, response.run_id, response.sequence)
 
 
