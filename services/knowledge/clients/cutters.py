@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from services.common.errors import ResourceExhaustedError
-from services.knowledge.clients.cutter_process import Head, Part
+from services.knowledge.clients.cutter_answers import Head, Part
 from services.knowledge.clients.frames import pack, receive
 from services.knowledge.domain.ingest.cutting import (
     CutDocument,
@@ -69,7 +69,8 @@ class Cutters:
             ResourceExhaustedError: no process came free in time.
         """
         try:
-            cutter = await asyncio.wait_for(self._free.get(), self._limits.patience)
+            async with asyncio.timeout(self._limits.patience):
+                cutter = await self._free.get()
         except TimeoutError:
             raise ResourceExhaustedError("Too many documents are being cut.") from None
         try:

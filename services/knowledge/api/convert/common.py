@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from google.protobuf.message import Message
-from google.protobuf.struct_pb2 import ListValue, Struct, Value
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.common.errors import InvalidArgumentError
@@ -16,6 +16,10 @@ from services.common.text import Json, clean
 from services.knowledge.domain.models import AcceptedRequest, RequestId
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+
+# Protocol Buffers reads 100 levels of messages; an object takes three, and answers hold it deeper
+# than requests do.
+_MAX_DEPTH = 30
 
 
 def canonical(identifier: str) -> str:
@@ -71,9 +75,9 @@ def to_json(value: Struct, *, field: str) -> dict[str, Json]:
     """A JSON object off the wire, every string in it as it can be stored.
 
     Raises:
-        InvalidArgumentError: a number in it is not finite.
+        InvalidArgumentError: a number in it is not finite, or it is nested too deeply.
     """
-    return {clean(key): _item(item, field) for key, item in value.fields.items()}
+    return _object(value, field, depth=1)
 
 
 def from_json(value: Mapping[str, Json]) -> Struct:
@@ -90,12 +94,19 @@ def from_time(time: datetime) -> Timestamp:
     return stamp
 
 
-def _item(value: Value, field: str) -> Json:
+def _object(value: Struct, field: str, *, depth: int) -> dict[str, Json]:
+    if depth > _MAX_DEPTH:
+        raise InvalidArgumentError.of_field(field, f"must have at most {_MAX_DEPTH} levels")
+    return {clean(key): _item(item, field, depth=depth) for key, item in value.fields.items()}
+
+
+def _item(value: Value, field: str, *, depth: int) -> Json:
     match value.WhichOneof("kind"):
         case "struct_value":
-            return to_json(value.struct_value, field=field)
+            return _object(value.struct_value, field, depth=depth + 1)
         case "list_value":
-            return _items(value.list_value, field)
+            items = value.list_value.values
+            return [_item(item, field, depth=depth + 1) for item in items]
         case "string_value":
             return clean(value.string_value)
         case "number_value":
@@ -106,10 +117,6 @@ def _item(value: Value, field: str) -> Json:
             return value.bool_value
         case _:
             return None
-
-
-def _items(values: ListValue, field: str) -> list[Json]:
-    return [_item(item, field) for item in values.values]
 
 
 def _plain(value: Json) -> Plain:

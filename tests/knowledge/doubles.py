@@ -1,0 +1,144 @@
+"""Ports in this process: an embedder, a cutter and hints, each as simple as it can be."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from services.common.identity import Identity
+from services.knowledge.domain.embedding import (
+    Embedded,
+    EmbeddedBatch,
+    EmbeddingModel,
+    NotEmbeddableError,
+    Purpose,
+    vector,
+)
+from services.knowledge.domain.errors import EmbeddingUnavailableError, UnknownEmbeddingModelError
+from services.knowledge.domain.ingest.cutting import CutDocument, CutRequest, cut
+from services.knowledge.domain.models import EmbeddingSpace
+from tests.knowledge.fake_embedding import bigram_vector
+
+SPACE = EmbeddingSpace("tiny", 8)
+
+
+class MemoryEmbedder:
+    """Embeds with character bigrams.
+
+    Attributes:
+        spaces: the models, the default first.
+        digest: of their weights.
+        unavailable: whether the service is away.
+        poison: texts that hold it cannot be embedded; empty for none.
+        max_chars: how much of a text is seen; 0 for all.
+        calls: the texts of every call.
+        gate: cleared, calls wait.
+    """
+
+    def __init__(self, *spaces: EmbeddingSpace) -> None:
+        self.spaces = spaces or (SPACE,)
+        self.digest = "weights-1"
+        self.max_input_tokens = 512
+        self.max_batch_size = 4
+        self.unavailable = False
+        self.poison = ""
+        self.max_chars = 0
+        self.calls: list[list[str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.entered = asyncio.Event()
+
+    async def models(self, *, identity: Identity) -> tuple[EmbeddingModel, ...]:
+        """See the port."""
+        if self.unavailable:
+            raise EmbeddingUnavailableError("away")
+        return tuple(
+            EmbeddingModel(
+                space, self.max_input_tokens, self.max_batch_size, place == 0, self.digest
+            )
+            for place, space in enumerate(self.spaces)
+        )
+
+    async def embed(
+        self, texts: Sequence[str], *, model: str, purpose: Purpose, identity: Identity
+    ) -> EmbeddedBatch:
+        """See the port."""
+        self.entered.set()
+        await self.gate.wait()
+        if self.unavailable:
+            raise EmbeddingUnavailableError("away")
+        self.calls.append(list(texts))
+        for space in self.spaces:
+            if space.model == model:
+                return self._batch(texts, space)
+        raise UnknownEmbeddingModelError(model=model, known=[each.model for each in self.spaces])
+
+    def _batch(self, texts: Sequence[str], space: EmbeddingSpace) -> EmbeddedBatch:
+        bad = [i for i, text in enumerate(texts) if self.poison and self.poison in text]
+        if bad:
+            raise NotEmbeddableError(bad)
+        return EmbeddedBatch(space, self.digest, tuple(self._one(text, space) for text in texts))
+
+    def _one(self, text: str, space: EmbeddingSpace) -> Embedded:
+        seen = text[: self.max_chars] if self.max_chars else text
+        components = vector(bigram_vector(seen, space.dimensions))
+        return Embedded(components, len(text.split()), truncated=len(seen) < len(text))
+
+
+class InlineCutter:
+    """Cuts where it is called.
+
+    Attributes:
+        error: is raised instead, where it is set.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.requests: list[CutRequest] = []
+
+    async def cut(self, request: CutRequest) -> CutDocument:
+        """See the port."""
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        return cut(request)
+
+
+class LocalHints:
+    """Hints within this process; both ports, `Notices` and `Hints`."""
+
+    def __init__(self, *, poll: float = 0.2) -> None:
+        self.notified: list[str] = []
+        self._poll = poll
+        self._waiters: defaultdict[str, set[LocalWaiter]] = defaultdict(set)
+
+    def notify(self, key: str) -> None:
+        """See the port."""
+        self.notified.append(key)
+        for waiter in self._waiters[key]:
+            waiter.hinted.set()
+
+    @contextmanager
+    def subscribe(self, key: str) -> "Iterator[LocalWaiter]":
+        """See the port."""
+        waiter = LocalWaiter(self._poll)
+        self._waiters[key].add(waiter)
+        try:
+            yield waiter
+        finally:
+            self._waiters[key].discard(waiter)
+
+
+class LocalWaiter:
+    """Waits for hints of this process."""
+
+    def __init__(self, poll: float) -> None:
+        self.hinted = asyncio.Event()
+        self._poll = poll
+
+    async def wait(self) -> None:
+        """See the port."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._poll):
+                await self.hinted.wait()
+        self.hinted.clear()
