@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from services.agent.domain.models import Draft, Role, ToolCall, ToolCallId
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import ToolCallId
 
 CASES = Path(__file__).parents[1] / "cases"
 

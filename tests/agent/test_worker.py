@@ -11,14 +11,8 @@ import pytest
 from services.agent.domain import hints
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import FencedError, KnowledgeUnavailableError
-from services.agent.domain.models import (
-    Role,
-    Run,
-    RunId,
-    RunState,
-    StopReason,
-    Usage,
-)
+from services.agent.domain.messages import Role
+from services.agent.domain.models import Run, RunId, RunState, StopReason, Usage
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue, Standing
 from services.agent.worker import Pace, Worker

@@ -21,24 +21,20 @@ from services.agent.domain.chat import (
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
 from services.agent.domain.loop import Loop
+from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
 from services.agent.domain.models import (
     Agent,
     AgentId,
     AgentSettings,
     ChunkId,
-    Citation,
     DocumentId,
-    Draft,
     KnowledgeBaseId,
-    Message,
     MessageId,
     Offered,
-    Role,
     Run,
     RunId,
     RunState,
     SessionId,
-    ToolCall,
     ToolCallId,
     Usage,
 )

@@ -6,15 +6,13 @@ import pytest
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import AgentDeletedError, FencedError
+from services.agent.domain.messages import Citation, Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
     ChunkId,
-    Citation,
     DocumentId,
-    Draft,
     KnowledgeBaseId,
     Offered,
-    Role,
     RunError,
     RunState,
     StopReason,

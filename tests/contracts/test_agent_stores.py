@@ -7,13 +7,13 @@ import pytest
 from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.errors import AgentDeletedError, QueueFullError, RunInProgressError
+from services.agent.domain.messages import Role
 from services.agent.domain.models import (
     AgentId,
     AgentSettings,
     KnowledgeBaseId,
     ModelOptions,
     Retrieval,
-    Role,
     Run,
     RunId,
     RunLimits,

@@ -14,7 +14,8 @@ from chatmind.knowledge.v1 import (
 
 from services.agent.domain.chat import KnowledgeBase, Passage
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
-from services.agent.domain.models import ChunkId, Citation, DocumentId, KnowledgeBaseId
+from services.agent.domain.messages import Citation
+from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId
 from services.common.channel import OutgoingCalls
 from services.common.errors import InvalidArgumentError, ServiceError
 from services.common.identity import Identity

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from services.agent.domain.chat import ChatMessage, ModelRequest, ToolSpec
-from services.agent.domain.models import ModelOptions, Role
+from services.agent.domain.messages import Role
+from services.agent.domain.models import ModelOptions
 from services.common.text import Json
 
 

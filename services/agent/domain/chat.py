@@ -4,20 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from services.agent.domain.messages import Citation, Message, Role, ToolCall
 from services.agent.domain.models import (
     Agent,
-    Citation,
     KnowledgeBaseId,
-    Message,
     ModelOptions,
-    Role,
     Run,
     RunError,
     RunId,
     RunState,
     SessionId,
     StopReason,
-    ToolCall,
     ToolCallId,
     Usage,
 )

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Literal
 
 from services.agent.domain.chat import Passage
-from services.agent.domain.models import Citation, ToolCall, ToolCallId
+from services.agent.domain.messages import Citation, ToolCall
+from services.agent.domain.models import ToolCallId
 
 Basis = Literal["marked", "retrieved"]
 """Whether citations are those that the answer marks, or all that were found for it."""

@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 from typing import Final, TypeAlias
 
 from services.agent.domain.chat import ChatMessage
-from services.agent.domain.models import Draft, Role
+from services.agent.domain.messages import Draft, Role
 
 Round: TypeAlias = tuple[ChatMessage, ...]
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from services.agent.domain.models import Citation, Draft, ToolCall, ToolCallId
+from services.agent.domain.messages import Citation, Draft, ToolCall
+from services.agent.domain.models import ToolCallId
 from services.common.text import Json, clean
 
 MAX_TEXT_BYTES: Final = 1024 * 1024

@@ -4,14 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.models import (
-    Draft,
-    Role,
-    RunError,
-    RunState,
-    StopReason,
-    ToolCall,
-)
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import RunError, RunState, StopReason
 
 CANCELLED: Final = Ending(RunState.CANCELLED, StopReason.CANCELLED)
 CANCELLED_NOTICE: Final = "Stopped at the user's request."

@@ -17,15 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
+from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import (
-    Draft,
-    Role,
     Run,
     RunError,
     RunLimits,
     RunState,
     StopReason,
-    ToolCall,
     ToolCallId,
     Usage,
 )

@@ -7,15 +7,8 @@ from typing import Final
 from services.agent.domain import hints
 from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import cut, fit
-from services.agent.domain.models import (
-    Draft,
-    Message,
-    Offered,
-    RunState,
-    SessionId,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.messages import Draft, Message
+from services.agent.domain.models import Offered, RunState, SessionId, ToolCallId, Usage
 from services.agent.domain.ports import Notifier, RunJournal
 
 MAX_ERROR_BYTES: Final = 4096

@@ -21,15 +21,8 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
     UnknownModelError,
 )
-from services.agent.domain.models import (
-    Draft,
-    Offered,
-    RunError,
-    RunState,
-    StopReason,
-    ToolCall,
-    ToolCallId,
-)
+from services.agent.domain.messages import Draft, ToolCall
+from services.agent.domain.models import Offered, RunError, RunState, StopReason, ToolCallId
 from services.agent.domain.notices import limit_notice
 from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.ports import RunJournal

@@ -15,15 +15,8 @@ from services.agent.domain.chat import (
     ToolResult,
     ToolSpec,
 )
-from services.agent.domain.models import (
-    Draft,
-    KnowledgeBaseId,
-    Message,
-    Offered,
-    RunState,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.messages import Draft, Message
+from services.agent.domain.models import KnowledgeBaseId, Offered, RunState, ToolCallId, Usage
 from services.common.identity import Identity
 from services.common.text import Json
 

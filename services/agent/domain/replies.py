@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from services.agent.domain.chat import ModelReply, ToolResult
 from services.agent.domain.citations import answer_citations
-from services.agent.domain.models import Citation, Draft, Role, StopReason, ToolCall
+from services.agent.domain.messages import Citation, Draft, Role, ToolCall
+from services.agent.domain.models import StopReason
 from services.common.text import Json
 
 _NO_OUTPUT = "(no output)"

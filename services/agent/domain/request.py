@@ -14,7 +14,8 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.context import estimate_message, estimate_tokens, window
-from services.agent.domain.models import AgentSettings, Draft, ModelOptions, Role, Usage
+from services.agent.domain.messages import Draft, Role
+from services.agent.domain.models import AgentSettings, ModelOptions, Usage
 from services.agent.domain.plan import Plan
 from services.agent.domain.prompt import with_notes
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from services.agent.domain import hints
-from services.agent.domain.models import Message, Run, RunId, SessionId, WhenBusy
+from services.agent.domain.messages import Message
+from services.agent.domain.models import Run, RunId, SessionId, WhenBusy
 from services.agent.domain.ports import Notifier
 from services.agent.domain.stores import RequestKey, RunStore, SessionStore
 from services.common.identity import Identity

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
-from services.agent.domain.models import RunError, StopReason, ToolCall, Usage
+from services.agent.domain.messages import ToolCall
+from services.agent.domain.models import RunError, StopReason, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from services.agent.domain.messages import Message
 from services.agent.domain.models import (
     Agent,
     AgentId,
     AgentSettings,
-    Message,
     Run,
     RunId,
     Session,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from services.agent.domain.errors import DrainingError, SequenceAheadError
-from services.agent.domain.models import Message, Run, RunId, RunState, Session, SessionId
+from services.agent.domain.messages import Message
+from services.agent.domain.models import Run, RunId, RunState, Session, SessionId
 from services.agent.domain.ports import Listener, Subscription
 from services.agent.domain.stores import MessageStore, RunStore, SessionStore
 from services.common.clock import Clock

@@ -5,17 +5,16 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from services.agent.domain.messages import Citation, ToolCall
 from services.agent.domain.models import (
     AgentSettings,
     ChunkId,
-    Citation,
     DocumentId,
     KnowledgeBaseId,
     ModelOptions,
     Offered,
     Retrieval,
     RunLimits,
-    ToolCall,
     ToolCallId,
     Visibility,
     Window,

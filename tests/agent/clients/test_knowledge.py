@@ -16,7 +16,8 @@ from grpc import aio
 from services.agent.clients.knowledge import REPEATABLE_METHODS, KnowledgeClient
 from services.agent.domain.chat import KnowledgeBase, Passage
 from services.agent.domain.errors import KnowledgeUnavailableError
-from services.agent.domain.models import ChunkId, Citation, DocumentId, KnowledgeBaseId
+from services.agent.domain.messages import Citation
+from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId
 from services.common.channel import OutgoingCalls
 from services.common.clock import now
 from services.common.errors import (

@@ -3,7 +3,8 @@ import pytest
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
 from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider
-from services.agent.domain.models import ModelOptions, Role
+from services.agent.domain.messages import Role
+from services.agent.domain.models import ModelOptions
 from tests.agent.scripted_model import says, scripted_model
 
 QUESTION = ModelRequest(

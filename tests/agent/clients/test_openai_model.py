@@ -15,7 +15,8 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
-from services.agent.domain.models import Role, Usage
+from services.agent.domain.messages import Role
+from services.agent.domain.models import Usage
 from services.agent.domain.ports import Model
 from tests.agent.dialogue import CASES
 from tests.agent.scripted_model import (

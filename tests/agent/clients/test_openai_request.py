@@ -7,7 +7,8 @@ from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolSpec
 from services.agent.domain.context import chat_message
-from services.agent.domain.models import Draft, ModelOptions, Role
+from services.agent.domain.messages import Draft, Role
+from services.agent.domain.models import ModelOptions
 from services.agent.domain.replies import asking
 from services.common.text import Json
 from tests.agent.dialogue import case

@@ -12,14 +12,8 @@ from services.agent.domain.citations import (
     passages_in,
     render,
 )
-from services.agent.domain.models import (
-    ChunkId,
-    Citation,
-    DocumentId,
-    KnowledgeBaseId,
-    ToolCall,
-    ToolCallId,
-)
+from services.agent.domain.messages import Citation, ToolCall
+from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId, ToolCallId
 
 
 def citation(label: str = "", *, chunk: str = "c1", score: float = 0.5) -> Citation:

@@ -12,7 +12,8 @@ from services.agent.domain.context import (
     estimate_tokens,
     window,
 )
-from services.agent.domain.models import Draft, Role, ToolCall, ToolCallId
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import ToolCallId
 from tests.agent.dialogue import case, draft, split_turn
 
 CASE = "20-window-orphan-tool"

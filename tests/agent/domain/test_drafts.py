@@ -14,18 +14,14 @@ from services.agent.domain.drafts import (
     fit,
     wire_size,
 )
+from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
 from services.agent.domain.models import (
     ChunkId,
-    Citation,
     DocumentId,
-    Draft,
     KnowledgeBaseId,
-    Message,
     MessageId,
-    Role,
     RunId,
     SessionId,
-    ToolCall,
     ToolCallId,
 )
 from services.common.clock import now

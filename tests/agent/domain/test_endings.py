@@ -8,14 +8,8 @@ from services.agent.domain.endings import (
     notice,
     unanswered,
 )
-from services.agent.domain.models import (
-    Draft,
-    Role,
-    RunState,
-    StopReason,
-    ToolCall,
-    ToolCallId,
-)
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import RunState, StopReason, ToolCallId
 
 FINISHED = Ending(RunState.FINISHED, StopReason.END_TURN)
 

@@ -13,9 +13,8 @@ from services.agent.domain.engine import (
     advance,
     begin,
 )
+from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
-    Draft,
-    Role,
     RunError,
     RunLimits,
     RunState,

@@ -15,12 +15,11 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
+from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
-    Draft,
     KnowledgeBaseId,
     Offered,
-    Role,
     RunLimits,
     RunState,
     StopReason,

@@ -1,5 +1,6 @@
 from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
-from services.agent.domain.models import Role, StopReason, Usage
+from services.agent.domain.messages import Role
+from services.agent.domain.models import StopReason, Usage
 from services.agent.domain.replies import answer, asking, instead_of_answer, result
 from tests.agent.turns import Shelf, call, calls
 

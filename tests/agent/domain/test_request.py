@@ -3,14 +3,8 @@ from dataclasses import replace
 import pytest
 
 from services.agent.domain.chat import ModelReply, RunContext
-from services.agent.domain.models import (
-    Draft,
-    ModelOptions,
-    Offered,
-    Role,
-    Usage,
-    Window,
-)
+from services.agent.domain.messages import Draft, Role
+from services.agent.domain.models import ModelOptions, Offered, Usage, Window
 from services.agent.domain.plan import Plan
 from services.agent.domain.request import Prepared, prepare
 from tests.agent.turns import PlainTool, Scene, ScriptedModel, call

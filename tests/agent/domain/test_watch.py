@@ -13,16 +13,13 @@ import pytest
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import DrainingError, SequenceAheadError
+from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import (
-    Draft,
-    Message,
-    Role,
     Run,
     RunState,
     Session,
     SessionId,
     StopReason,
-    ToolCall,
     ToolCallId,
     Usage,
 )

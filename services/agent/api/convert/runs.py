@@ -7,7 +7,8 @@ from chatmind.agent.v1 import run_pb2, run_service_pb2
 from services.agent.api.convert.common import free_text, not_offered, timestamp
 from services.agent.api.convert.sessions import message
 from services.agent.domain.drafts import MAX_TEXT_BYTES
-from services.agent.domain.models import Message, Run, RunState, StopReason, WhenBusy
+from services.agent.domain.messages import Message
+from services.agent.domain.models import Run, RunState, StopReason, WhenBusy
 from services.agent.domain.watch import Event, Heartbeat
 
 _STATES: Final = {

@@ -7,7 +7,8 @@ from chatmind.agent.v1 import agent_service_pb2, session_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.common import free_text, required_id, struct, timestamp
-from services.agent.domain.models import AgentId, Citation, Message, Role, Session
+from services.agent.domain.messages import Citation, Message, Role
+from services.agent.domain.models import AgentId, Session
 from services.agent.domain.stores import Deleted
 from services.common.errors import InvalidArgumentError
 

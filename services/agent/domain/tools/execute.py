@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from services.agent.domain.chat import ToolContext, ToolResult
-from services.agent.domain.models import ToolCall
+from services.agent.domain.messages import ToolCall
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 from services.common.errors import ServiceError

@@ -10,12 +10,11 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import unknown
+from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import (
     Agent,
     AgentId,
     AgentSettings,
-    Draft,
-    Message,
     MessageId,
     Run,
     RunId,

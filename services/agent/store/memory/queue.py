@@ -7,17 +7,8 @@ from datetime import timedelta
 from services.agent.domain.access import sees
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.models import (
-    Agent,
-    Draft,
-    Message,
-    Offered,
-    Run,
-    RunId,
-    RunState,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.messages import Draft, Message
+from services.agent.domain.models import Agent, Offered, Run, RunId, RunState, ToolCallId, Usage
 from services.agent.domain.queue import Claim, Standing
 from services.agent.store.memory.database import Held, MemoryDatabase
 from services.common.identity import Identity

@@ -10,11 +10,9 @@ from services.agent.domain.errors import (
     QueueFullError,
     RunInProgressError,
 )
+from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import (
-    Draft,
-    Message,
     MessageId,
-    Role,
     Run,
     RunId,
     RunState,

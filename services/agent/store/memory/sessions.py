@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.agent.domain.models import AgentId, Message, Session, SessionId
+from services.agent.domain.messages import Message
+from services.agent.domain.models import AgentId, Session, SessionId
 from services.agent.domain.stores import Deleted, Messages, RequestKey
 from services.agent.store.memory.database import MemoryDatabase, bounded
 from services.common.errors import NotFoundError

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from asyncpg import Record
 
 from services.agent.domain.drafts import wire_size
-from services.agent.domain.models import Draft, Message, Run, SessionId
+from services.agent.domain.messages import Draft, Message
+from services.agent.domain.models import Run, SessionId
 from services.agent.domain.stores import Messages
 from services.agent.store.codec import calls_to_json, citations_to_json
 from services.agent.store.postgres.rows import message_of, present

@@ -9,7 +9,8 @@ from asyncpg import Record
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.models import Agent, Message, Run, RunId, ToolCallId
+from services.agent.domain.messages import Message
+from services.agent.domain.models import Agent, Run, RunId, ToolCallId
 from services.agent.domain.queue import Claim, Standing
 from services.agent.store.codec import settings_from_json, settings_to_json
 from services.agent.store.postgres.journal import PostgresRunJournal

@@ -4,12 +4,11 @@ from typing import Final, TypeVar
 
 from asyncpg import Record
 
+from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import (
     Agent,
     AgentId,
-    Message,
     MessageId,
-    Role,
     Run,
     RunError,
     RunId,
