@@ -1,0 +1,99 @@
+import pytest
+from chatmind.agent.v1 import agent_pb2, model_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from services.agent.api.convert.agents import change, models, settings, tools
+from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
+from services.agent.domain.models import AgentSettings, ModelOptions, Visibility
+from services.common.errors import InvalidArgumentError
+from services.common.ids import new_id
+
+OUTPUT_ONLY = {"id", "owner_user_id", "create_time", "update_time"}
+
+
+def fields_of_the_contract() -> set[str]:
+    """Every path of an agent that may be changed, as the contract has them."""
+    found = set()
+    for field in agent_pb2.Agent.DESCRIPTOR.fields:
+        if field.name in OUTPUT_ONLY:
+            continue
+        found.add(field.name)
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            found |= {f"{field.name}.{inner.name}" for inner in field.message_type.fields}
+    return found
+
+
+class TestSettings:
+    def test_unset_fields_take_the_documented_meaning(self) -> None:
+        assert AgentSettings("x") == settings(agent_pb2.Agent(display_name="x"))
+
+    def test_output_only_fields_are_left_aside(self) -> None:
+        asked = agent_pb2.Agent(display_name="x", id=new_id(), owner_user_id="bob")
+
+        assert AgentSettings("x") == settings(asked)
+
+    def test_zero_is_not_unset(self) -> None:
+        asked = agent_pb2.Agent(options=agent_pb2.ModelOptions(temperature=0, seed=0))
+
+        assert ModelOptions(temperature=0, seed=0) == settings(asked).options
+
+    def test_every_stop_is_cleaned(self) -> None:
+        asked = agent_pb2.Agent(options=agent_pb2.ModelOptions(stop=["a", "b\0"]))
+
+        assert settings(asked).options.stop == ("a", "b\ufffd")
+
+
+class TestChange:
+    @pytest.mark.parametrize("path", sorted(fields_of_the_contract()))
+    def test_every_field_of_the_contract_may_be_named(self, path: str) -> None:
+        new, changed = change(agent_pb2.Agent(id=new_id()), FieldMask(paths=[path]))
+
+        assert AgentSettings("") == new
+        assert changed <= {path}
+
+    def test_what_is_not_named_is_not_looked_at(self) -> None:
+        asked = agent_pb2.Agent(
+            display_name="x", memory_enabled=True, visibility=agent_pb2.VISIBILITY_TENANT
+        )
+
+        new, changed = change(asked, FieldMask(paths=["visibility"]))
+
+        assert AgentSettings("", visibility=Visibility.TENANT) == new
+        assert {"visibility"} == changed
+
+    @pytest.mark.parametrize("path", [*sorted(OUTPUT_ONLY), "nothing", "options.nothing", ""])
+    def test_any_other_is_refused(self, path: str) -> None:
+        with pytest.raises(InvalidArgumentError) as refused:
+            change(agent_pb2.Agent(id=new_id()), FieldMask(paths=["display_name", path]))
+
+        assert [each.field for each in refused.value.violations] == ["update_mask"]
+
+    def test_nothing_named_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError):
+            change(agent_pb2.Agent(id=new_id()), FieldMask())
+
+
+class TestRegistries:
+    def test_a_tool_is_told_with_its_schema(self) -> None:
+        schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
+        [tool] = tools([ToolSpec("look", "Looks.", schema, idempotent=True)])
+
+        assert (tool.name, tool.description, tool.idempotent) == ("look", "Looks.", True)
+        assert tool.input_schema["properties"]["q"]["type"] == "string"
+
+    def test_a_model_is_told_with_its_protocol(self) -> None:
+        [model] = models(
+            [ModelInfo("a", "b", Provider.OPENAI, 8192, ToolProtocol.TAGS, default=True)]
+        )
+
+        expected = model_pb2.Model(
+            name="a",
+            model="b",
+            provider=model_pb2.Model.PROVIDER_OPENAI,
+            context_tokens=8192,
+            tool_protocol=model_pb2.Model.TOOL_PROTOCOL_TAGS,
+            default=True,
+        )
+        assert expected == model

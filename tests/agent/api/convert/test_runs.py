@@ -1,0 +1,102 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from chatmind.agent.v1 import run_pb2, run_service_pb2
+
+from services.agent.api.convert.runs import event, run, when_busy
+from services.agent.domain.models import (
+    AgentId,
+    KnowledgeBaseId,
+    MessageId,
+    Offered,
+    Run,
+    RunError,
+    RunId,
+    RunState,
+    SessionId,
+    StopReason,
+    Usage,
+    WhenBusy,
+)
+from services.agent.domain.watch import Event, Heartbeat
+from services.common.errors import InvalidArgumentError
+
+MOMENT = datetime(2026, 6, 1, 10, 30, tzinfo=UTC)
+
+
+def a_run(state: RunState, stop_reason: StopReason | None = None) -> Run:
+    return Run(
+        id=RunId("r"),
+        session_id=SessionId("s"),
+        tenant="acme",
+        user_id="alice",
+        agent_id=AgentId("a"),
+        message_id=MessageId("m"),
+        turn=1,
+        state=state,
+        create_time=MOMENT,
+        stop_reason=stop_reason,
+        step_count=3,
+        usage=Usage(10, 5),
+        offered=Offered(("look",), (KnowledgeBaseId("b"),), "large"),
+        error=RunError("MODEL_REJECTED", "No."),
+        cancel_requested=True,
+        start_time=MOMENT + timedelta(seconds=1),
+        end_time=MOMENT + timedelta(seconds=2),
+    )
+
+
+class TestRun:
+    def test_everything_in_it_is_told(self) -> None:
+        told = run(a_run(RunState.ERROR, StopReason.MODEL_ERROR))
+
+        expected = run_pb2.Run(
+            id="r",
+            session_id="s",
+            agent_id="a",
+            message_id="m",
+            state=run_pb2.Run.STATE_ERROR,
+            stop_reason=run_pb2.Run.STOP_REASON_MODEL_ERROR,
+            step_count=3,
+            usage=run_pb2.Usage(input_tokens=10, output_tokens=5),
+            offered=run_pb2.Offered(tools=["look"], knowledge_base_ids=["b"], model="large"),
+            error=run_pb2.RunError(reason="MODEL_REJECTED", message="No."),
+            cancel_requested=True,
+        )
+        for name, seconds in (("create_time", 0), ("start_time", 1), ("end_time", 2)):
+            getattr(expected, name).FromDatetime(MOMENT + timedelta(seconds=seconds))
+        assert expected == told
+
+    @pytest.mark.parametrize("state", RunState)
+    def test_every_state_has_its_word_in_the_contract(self, state: RunState) -> None:
+        assert f"STATE_{state.name}" == run_pb2.Run.State.Name(run(a_run(state)).state)
+
+    @pytest.mark.parametrize("reason", StopReason)
+    def test_every_stop_reason_has_its_word_in_the_contract(self, reason: StopReason) -> None:
+        told = run(a_run(RunState.ERROR, reason))
+
+        assert f"STOP_REASON_{reason.name}" == run_pb2.Run.StopReason.Name(told.stop_reason)
+
+
+class TestWhenBusy:
+    def test_waiting_is_the_default(self) -> None:
+        assert WhenBusy.ENQUEUE is when_busy(run_service_pb2.StartRunRequest())
+
+    def test_what_is_not_offered_is_refused(self) -> None:
+        request = run_service_pb2.StartRunRequest(when_busy=run_pb2.WHEN_BUSY_INTERRUPT)
+
+        with pytest.raises(InvalidArgumentError):
+            when_busy(request)
+
+
+class TestEvent:
+    def test_a_heartbeat_tells_its_time(self) -> None:
+        told = event(Event(Heartbeat(MOMENT), 7))
+
+        assert (told.through_sequence, told.WhichOneof("event")) == (7, "heartbeat")
+        assert told.heartbeat.time.ToDatetime(tzinfo=UTC) == MOMENT
+
+    def test_a_run_is_told_as_it_is_everywhere(self) -> None:
+        value = a_run(RunState.THINKING)
+
+        assert run(value) == event(Event(value, 7)).run
