@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import psutil
 
 from cli.local.ports import free_ports
@@ -23,6 +24,7 @@ _READY = re.compile(r"^ready grpc=(\S+) http=(\S+) key=(.+)$")
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
 _CALL_SECONDS = 30.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,19 @@ class Installation:
         """The process of one service."""
         wanted = f"services.{name}"
         return next(p for p in self.processes() if wanted in p.cmdline())
+
+    def wait_until_ready(self) -> None:
+        """Waits until the gateway says that everything behind it serves."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_ready():
+            assert time.monotonic() < deadline, "not ready in time"
+            time.sleep(_POLL_SECONDS)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.http}/readyz", timeout=_CALL_SECONDS).is_success
+        except httpx.HTTPError:
+            return False
 
     def stop(self) -> None:
         """Ends what still runs, whatever state it is in."""

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.e2e.installation import ROOT, Installation
@@ -108,13 +109,11 @@ class TestStart:
 
     def test_status_page_and_health(self, installation: Installation) -> None:
         """HTTP tells how things are."""
-        page = subprocess.run(
-            ["curl", "-sf", installation.http], capture_output=True, text=True, check=True
-        )
-        health = subprocess.run(["curl", "-sf", f"{installation.http}/healthz"], check=False)
+        page = httpx.get(installation.http)
+        health = httpx.get(f"{installation.http}/healthz")
 
-        assert "ChatMind" in page.stdout
-        assert health.returncode == 0
+        assert "ChatMind" in page.text
+        assert health.is_success
 
 
 class TestSearch:

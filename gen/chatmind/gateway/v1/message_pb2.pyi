@@ -81,7 +81,9 @@ class Message(_message.Message):
     role: Global___Message.Role.ValueType
     """role is who speaks."""
     text: _builtins.str
-    """text is what is said; empty where an assistant only calls tools."""
+    """text is what is said; empty where an assistant only calls tools.
+    At most 1 MiB, so that any client can receive it; a longer reply is cut, and its end says how long it was.
+    """
     tool_call_id: _builtins.str
     """tool_call_id is the call that a TOOL message answers."""
     tool_name: _builtins.str
