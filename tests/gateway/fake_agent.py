@@ -162,6 +162,16 @@ class FakeAgent(
         response.message.CopyFrom(session.messages[-1])
         return response
 
+    async def GetRun(  # noqa: N802
+        self, request: run_service_pb2.GetRunRequest, context: Any
+    ) -> run_service_pb2.GetRunResponse:
+        """Tell of a run."""
+        self._see()
+        for session in self.sessions.values():
+            if session.owner == current_identity() and request.run_id in session.runs:
+                return run_service_pb2.GetRunResponse(run=session.runs[request.run_id])
+        raise _unknown("run", request.run_id)
+
     async def CancelRun(  # noqa: N802
         self, request: run_service_pb2.CancelRunRequest, context: Any
     ) -> run_service_pb2.CancelRunResponse:

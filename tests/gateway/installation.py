@@ -133,12 +133,7 @@ async def open_installation(
     """An installation whose gateway has these settings."""
     write_identity_keys(folder / "identity")
     agent, echo = FakeAgent(), Echo()
-
-    def register_agent(server: aio.Server) -> None:
-        agent_service_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
-        run_service_pb2_grpc.add_RunServiceServicer_to_server(agent, server)
-
-    agent_server = Upstream("agent", folder / "identity", register_agent)
+    agent_server = serving_agent(agent, folder / "identity")
     knowledge_server = Upstream(
         "knowledge", folder / "identity", lambda server: server.add_generic_rpc_handlers((echo,))
     )
@@ -174,6 +169,16 @@ async def open_installation(
             settings=given,
             stop=gateway.aclose,
         )
+
+
+def serving_agent(agent: FakeAgent, identity_dir: Path) -> Upstream:
+    """The server of an agent service, not started yet."""
+
+    def register(server: aio.Server) -> None:
+        agent_service_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
+        run_service_pb2_grpc.add_RunServiceServicer_to_server(agent, server)
+
+    return Upstream("agent", identity_dir, register)
 
 
 def gateway_settings(folder: Path, database: str, **settings: Any) -> GatewaySettings:

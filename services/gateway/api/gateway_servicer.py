@@ -31,10 +31,10 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
             accepted = await self._chat.open(identity, AgentId(request.agent_id), said)
         return convert.sent(accepted)
 
-    async def StreamMessages(  # type: ignore[override]
+    async def StreamMessages(  # type: ignore[override]  # no generator: it writes by itself
         self, request: gateway_service_pb2.StreamMessagesRequest, context: Context
     ) -> None:
-        """Send what follows a sequence; writes by itself, to bound the time a write may take."""
+        """Send what follows a sequence, each write within bounded time."""
         after = request.after_sequence if request.HasField("after_sequence") else None
         async with self._streams.open(context) as write:
 

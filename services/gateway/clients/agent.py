@@ -81,6 +81,16 @@ class AgentClient:
         )
         return convert.run_update(response.run)
 
+    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
+        """Where a run stands."""
+        request = run_service_pb2.GetRunRequest(run_id=run_id)
+        response = await _insisting(
+            lambda left: self._runs.GetRun(
+                request, timeout=left, metadata=self._calls.metadata(identity)
+            )
+        )
+        return convert.run_update(response.run)
+
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """The sequence of the newest message in a session; 0 while there is none."""
         request = agent_service_pb2.GetSessionRequest(session_id=session_id)

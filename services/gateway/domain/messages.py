@@ -31,6 +31,11 @@ class RunState(Enum):
     ERROR = "error"
     CANCELLED = "cancelled"
 
+    @property
+    def final(self) -> bool:
+        """Whether the run has ended."""
+        return self in {RunState.FINISHED, RunState.ERROR, RunState.CANCELLED}
+
 
 class WhenBusy(Enum):
     """What happens to a message for a session that is busy with another run."""

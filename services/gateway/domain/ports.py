@@ -64,6 +64,9 @@ class Agents(Protocol):
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
         """Ask for a run to be stopped."""
 
+    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
+        """Where a run stands."""
+
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """The sequence of the newest message in a session; 0 while there is none."""
 
@@ -71,6 +74,8 @@ class Agents(Protocol):
         self, identity: Identity, session_id: SessionId, *, after: int
     ) -> AsyncGenerator[Event, None]:
         """What follows a sequence in a session, for as long as the replica asked goes on.
+
+        After the messages that are there comes how the newest run stands, if there is one.
 
         Raises:
             UnavailableError, AbortedError: another watch may go on where this one ended.

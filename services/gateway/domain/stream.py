@@ -8,7 +8,7 @@ but a moment: no message is left out, and none is sent twice.
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
@@ -125,6 +125,7 @@ class _Watch:
     async def once(self, queue: _Queue) -> ServiceError | None:
         """Queue what is new until the watch ends; gives why, where another would end like it."""
         self.heard = False
+        open_runs = [run for run in self._runs.values() if not (run.state and run.state.final)]
         events = self._agents.watch(self._identity, self._session_id, after=self._through)
         try:
             async with aclosing(events):
@@ -132,11 +133,22 @@ class _Watch:
                     self.heard = True
                     if self._is_news(event):
                         await queue.put((event, self._through))
+                    if open_runs and not isinstance(event, Message):
+                        await self._catch_up(open_runs, queue)
+                        open_runs = []
         except (UnavailableError, AbortedError):
             return None
         except ServiceError as error:
             return error
         return None
+
+    async def _catch_up(self, open_runs: Sequence[RunUpdate], queue: _Queue) -> None:
+        """Tell of runs that may have ended between two watches; all messages were told before."""
+        for run in open_runs:
+            if run is self._runs.get(run.run_id):
+                update = await self._agents.get_run(self._identity, run.run_id)
+                if self._has_changed(update):
+                    await queue.put((update, self._through))
 
     def _is_news(self, event: Event) -> bool:
         match event:

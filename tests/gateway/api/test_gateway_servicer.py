@@ -1,21 +1,26 @@
 """Messages in and messages out, with a real agent service behind the gateway."""
 
 import asyncio
+import json
 import random
 import uuid
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from chatmind.agent.v1 import run_pb2
 from chatmind.gateway.v1 import gateway_service_pb2 as pb
 from chatmind.gateway.v1 import message_pb2
 from grpc import aio
 
 from services.common.errors import UnavailableError
 from services.common.status import RpcFailure, failure_of
+from services.gateway.settings import GatewaySettings
 from tests.gateway.fake_agent import Session
 from tests.gateway.installation import ADMIN, ENOUGH, Installation, bearer, eventually
 
+CASES = Path(__file__).parents[2] / "cases"
 STRANGER = str(uuid.uuid4())
 
 
@@ -351,3 +356,130 @@ class TestStreamMessages:
                 await asyncio.sleep(chance.uniform(0, 0.01))
 
         assert [list(range(1, 41))] * 20 == [task.result() for task in followers]
+
+
+class TestResumeWithoutLoss:
+    """tests/cases/31-resume-no-loss-no-dup, by its timeline, with a gateway in between."""
+
+    async def test_the_timeline(self, gateway: Installation) -> None:
+        folder = CASES / "31-resume-no-loss-no-dup"
+        timeline = json.loads((folder / "timeline.json").read_text(encoding="utf-8"))
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        chance = random.Random(31)
+
+        async with asyncio.TaskGroup() as group:
+            plays = [group.create_task(play(gateway, timeline, chance)) for _ in range(30)]
+
+        assert expected["D"] == "error or resync event"
+        for seen in (each.result() for each in plays):
+            assert seen.pop("D") == "OUT_OF_RANGE"
+            assert seen == {name: expected[name] for name in ("A first", "A second", "B", "C")}
+
+
+async def play(
+    gateway: Installation, timeline: list[dict[str, Any]], chance: random.Random
+) -> dict[str, Any]:
+    """What each client of the timeline has seen; the seventh moment comes with random delays."""
+    session = gateway.agent.open(ADMIN)
+    calls: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
+
+    async def step(entry: dict[str, Any]) -> None:
+        if entry["t"] == 7:
+            await asyncio.sleep(chance.uniform(0, 0.01))
+        if entry["do"].startswith("commit"):
+            assert await session.commit("text") == entry["seq"]
+        elif entry["do"] == "client subscribes":
+            calls[entry["client"]] = stream(gateway, session, after_sequence=entry["after"])
+        else:
+            seen["A first"] = await read(calls["A"], entry["seq"])
+            calls["A"].cancel()
+
+    for moment in sorted({entry["t"] for entry in timeline}):
+        async with asyncio.TaskGroup() as group:
+            for entry in (each for each in timeline if each["t"] == moment):
+                group.create_task(step(entry))
+    seen["A second"] = await read(calls["A"], 4)
+    seen["B"] = await read(calls["B"], 6)
+    seen["C"] = [] if (await calls["C"].read()).HasField("heartbeat") else ["a message"]
+    seen["D"] = (await failure(read(calls["D"], 1))).code.name
+    for call in calls.values():
+        call.cancel()
+    return seen
+
+
+class TestClientGone:
+    """tests/cases/32-idle-proxy-client-gone, on the side of gRPC."""
+
+    async def test_the_work_goes_on_and_nothing_stays_behind(self, gateway: Installation) -> None:
+        folder = CASES / "32-idle-proxy-client-gone"
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        request_id = str(uuid.uuid4())
+        sent = await send(gateway, agent_id=gateway.agent.agent_id, request_id=request_id)
+        session = gateway.agent.sessions[sent.session_id]
+        call = stream(gateway, session, after_sequence=1)
+        await call.read()
+        before = gateway.agent.watches
+        call.cancel()
+        await eventually(lambda: gateway.agent.watches == before - 1)
+
+        await session.commit("the answer")
+        again = await send(gateway, agent_id=gateway.agent.agent_id, request_id=request_id)
+
+        assert gateway.agent.watches == expected["leaked_handlers"]
+        assert gateway.agent.started == expected["runs_started_for_same_request_id"]
+        assert again == sent
+        stored = await read(stream(gateway, session, after_sequence=1), 1) == [2]
+        assert stored is expected["answer_stored_after_client_left"]
+
+    def test_silence_is_shorter_than_any_proxy_waits(self) -> None:
+        folder = CASES / "32-idle-proxy-client-gone"
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        usual = GatewaySettings.model_fields["heartbeat_seconds"].default
+
+        assert usual < expected["max_silence_seconds"]
+
+
+class TestOthersSessions:
+    """tests/cases/42-other-users-session, on what the gateway itself answers."""
+
+    async def test_anothers_reads_like_one_that_is_none(self, gateway: Installation) -> None:
+        expected = json.loads(
+            (CASES / "42-other-users-session/expected.json").read_text(encoding="utf-8")
+        )
+        theirs = await send(gateway, agent_id=gateway.agent.agent_id)
+        _, secret = await gateway.make_key("eve")
+        before = len(gateway.agent.sessions[theirs.session_id].messages)
+        answers: list[set[tuple[str, str, str]]] = []
+        for session_id, run_id in ((theirs.session_id, theirs.run_id), (STRANGER, STRANGER)):
+            saying = pb.SendMessageRequest(session_id=session_id, text="hello")
+            watching = pb.StreamMessagesRequest(session_id=session_id, after_sequence=0)
+            resuming = pb.StreamMessagesRequest(session_id=session_id)
+            failures = [
+                await failure(gateway.messages.SendMessage(saying, metadata=bearer(secret))),
+                await failure(
+                    read(gateway.messages.StreamMessages(watching, metadata=bearer(secret)), 1)
+                ),
+                await failure(
+                    read(gateway.messages.StreamMessages(resuming, metadata=bearer(secret)), 1)
+                ),
+                await failure(
+                    gateway.messages.CancelRun(
+                        pb.CancelRunRequest(run_id=run_id), metadata=bearer(secret)
+                    )
+                ),
+            ]
+            answers.append(
+                {
+                    (failed.code.name, failed.reason, failed.message.replace(each, "ID"))
+                    for failed, each in zip(
+                        failures, [session_id, session_id, session_id, run_id], strict=True
+                    )
+                }
+            )
+
+        assert expected["same_answer_as_random_id"] is (answers[0] == answers[1])
+        assert {code for code, _, _ in answers[0]} <= set(expected["foreign_id"])
+        after = gateway.agent.sessions[theirs.session_id]
+        assert len(after.messages) - before == expected["effects_on_A"]
+        assert [run.state for run in after.runs.values()] == [run_pb2.Run.STATE_IDLE]

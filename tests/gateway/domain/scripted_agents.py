@@ -40,6 +40,8 @@ class ScriptedAgents:
     def __init__(self, *watches: Sequence[Step], last_sequence: int = 0) -> None:
         self.watched_after: list[int] = []
         self.open_watches = 0
+        self.runs: dict[str, RunUpdate] = {}
+        self.looked_up: list[str] = []
         self.opened: list[str] = []
         self.said: list[tuple[SessionId, Said]] = []
         self._watches = list(watches)
@@ -60,6 +62,11 @@ class ScriptedAgents:
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
         """Cancel at once."""
         return RunUpdate(run_id, SESSION, RunState.CANCELLED)
+
+    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
+        """How the test says that it stands."""
+        self.looked_up.append(run_id)
+        return self.runs[run_id]
 
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """What the test said."""

@@ -118,6 +118,25 @@ class TestFollow:
             run(RunState.IDLE, "other"),
         ]
 
+    async def test_a_run_that_ended_meanwhile_is_told_though_it_is_not_the_newest(self) -> None:
+        older, newer = run(RunState.THINKING, "older"), run(RunState.IDLE, "newer")
+        ended = run(RunState.FINISHED, "older")
+        agents = ScriptedAgents(
+            [older, newer, run(RunState.FINISHED, "past"), BROKEN],
+            [message(1), message(2), run(RunState.THINKING, "newer"), HANG],
+        )
+        agents.runs = {"older": ended}
+
+        client = await follow(agents, 7)
+
+        assert [event for event, _ in client.events[3:]] == [
+            message(1),
+            message(2),
+            run(RunState.THINKING, "newer"),
+            ended,
+        ]
+        assert agents.looked_up == ["older"]
+
     async def test_from_now_on_means_from_when_the_stream_was_opened(self) -> None:
         agents = ScriptedAgents([BROKEN], [message(8), HANG], last_sequence=7)
 
