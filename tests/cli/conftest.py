@@ -56,5 +56,6 @@ def chatmind(environment: dict[str, str]) -> Chatmind:
 
 @pytest.fixture
 def whole_environment(environment: dict[str, str]) -> dict[str, str]:
-    """The same for a process of its own."""
-    return {**os.environ, **environment}
+    """The same for a process of its own, whose output is buffered as from a shell."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**inherited, **environment}

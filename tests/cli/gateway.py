@@ -321,7 +321,8 @@ def _played(scripts: deque[Sequence[Any]], context: Any) -> Iterator[Any]:
         if isinstance(step, ServiceError):
             _fail(context, step)
         elif isinstance(step, Hold):
-            context.add_callback(step.released.set)
+            if not context.add_callback(step.released.set):
+                step.released.set()  # the client has left already
             step.released.wait(30)
         elif callable(step):
             step()
