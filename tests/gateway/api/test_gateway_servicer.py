@@ -119,40 +119,26 @@ class TestSendMessage:
         assert (await sending).sequence == 1
         assert gateway.agent.started == 1
 
-    @pytest.mark.parametrize(
-        ("fields", "code", "reason", "metadata"),
-        [
+    async def test_a_refusal_has_the_gateways_own_reason(self, gateway: Installation) -> None:
+        refusals: list[tuple[dict[str, Any], str, str, dict[str, str]]] = [
             (
                 {"agent_id": STRANGER},
-                grpc.StatusCode.NOT_FOUND,
+                "NOT_FOUND",
                 "NOT_FOUND",
                 {"resource": "agent", "id": STRANGER},
             ),
             (
                 {"session_id": STRANGER},
-                grpc.StatusCode.NOT_FOUND,
+                "NOT_FOUND",
                 "NOT_FOUND",
                 {"resource": "session", "id": STRANGER},
             ),
-            (
-                {"session_id": STRANGER, "text": ""},
-                grpc.StatusCode.INVALID_ARGUMENT,
-                "INVALID_FIELD",
-                {},
-            ),
-        ],
-    )
-    async def test_a_refusal_has_the_gateways_own_reason(
-        self,
-        gateway: Installation,
-        fields: dict[str, Any],
-        code: grpc.StatusCode,
-        reason: str,
-        metadata: dict[str, str],
-    ) -> None:
-        failed = await failure(send(gateway, **fields))
+            ({"session_id": STRANGER, "text": ""}, "INVALID_ARGUMENT", "INVALID_FIELD", {}),
+        ]
+        for fields, code, reason, metadata in refusals:
+            failed = await failure(send(gateway, **fields))
 
-        assert (code, reason, metadata) == (failed.code, failed.reason, failed.metadata)
+            assert (code, reason, metadata) == (failed.code.name, failed.reason, failed.metadata)
 
     async def test_a_busy_session_names_the_run(self, gateway: Installation) -> None:
         first = await send(gateway, agent_id=gateway.agent.agent_id)
