@@ -262,6 +262,19 @@ class TestContext:
 
         assert [each.text for each in context.history] == ["1", "two", "2"]
 
+    async def test_history_is_bounded_in_bytes_from_the_newest_on(self, stores: Stores) -> None:
+        session = await stores.session()
+        mebibyte = 1024 * 1024
+        for digit in range(5):
+            await stores.runs.start(ALICE, session.id, str(digit) * mebibyte)
+            closing = [answer(str(digit) * mebibyte)]
+            await stores.queue.journal(await stores.claimed()).finish(ENDED, closing)
+        await stores.runs.start(ALICE, session.id, "Hello")
+
+        context = await stores.queue.context(await stores.claimed())
+
+        assert [each.text[0] for each in context.history] == ["1", "2", "2", "3", "3", "4", "4"]
+
     async def test_without_its_agent_there_is_none(self, stores: Stores) -> None:
         gone = await stores.started()
         await stores.agents.delete(ALICE, gone.agent_id)

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.models import Run, RunId
 from services.agent.domain.ports import RunJournal
+
+MAX_HISTORY_BYTES: Final = 8 * 1024 * 1024
+"""What the messages of past turns that a run is given take on the wire at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import Agent, Offered, Run, RunId, RunState, ToolCallId, Usage
-from services.agent.domain.queue import Claim, Standing
-from services.agent.store.memory.database import Held, MemoryDatabase
+from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
+from services.agent.store.memory.database import Held, MemoryDatabase, bounded
 from services.common.identity import Identity
 
 
@@ -96,7 +96,8 @@ class MemoryRunQueue:
     def _history(self, run: Run, most: int) -> list[Message]:
         turns = [held.run.turn for held in self._db.runs_of(run.session_id)]
         past = [each for turn in turns if turn < run.turn for each in self._said(run, turn)]
-        return past[max(0, len(past) - most) :]
+        newest_first = past[::-1]
+        return [*bounded(newest_first, most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]
 
 
 class MemoryRunJournal:

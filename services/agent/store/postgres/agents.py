@@ -40,14 +40,18 @@ FOR UPDATE
 _LIST = """
 (SELECT * FROM agent
  WHERE tenant = $1 AND owner_user_id = $2 AND id > $3
-   AND ($4 = '' OR display_name = $4)
- ORDER BY id LIMIT $5)
+ ORDER BY id LIMIT $4)
 UNION ALL
 (SELECT * FROM agent
- WHERE tenant = $1 AND owner_user_id <> $2 AND visibility = 'tenant'
-   AND id > $3 AND ($4 = '' OR display_name = $4)
- ORDER BY id LIMIT $5)
-ORDER BY id LIMIT $5
+ WHERE tenant = $1 AND owner_user_id <> $2 AND visibility = 'tenant' AND id > $3
+ ORDER BY id LIMIT $4)
+ORDER BY id LIMIT $4
+"""
+_LIST_OF_NAME = """
+SELECT * FROM agent
+WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id > $3
+  AND display_name = $5
+ORDER BY id LIMIT $4
 """
 _UPDATE = """
 UPDATE agent SET
@@ -98,9 +102,13 @@ class PostgresAgentStore:
         self, identity: Identity, page: Page, *, display_name: str = ""
     ) -> Sequence[Agent]:
         after = page.after[0] if page.after else FIRST_ID
-        key = (identity.tenant, identity.user_id, after, display_name)
+        key = (identity.tenant, identity.user_id, after, page.size + 1)
         async with connection(self._pool) as lent:
-            return [agent_of(row) for row in await lent.fetch(_LIST, *key, page.size + 1)]
+            if display_name:
+                rows = await lent.fetch(_LIST_OF_NAME, *key, display_name)
+            else:
+                rows = await lent.fetch(_LIST, *key)
+            return [agent_of(row) for row in rows]
 
     async def update(
         self,

@@ -11,15 +11,13 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Agent, Run, RunId, ToolCallId
-from services.agent.domain.queue import Claim, Standing
+from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
 from services.agent.store.codec import settings_from_json, settings_to_json
 from services.agent.store.postgres.journal import PostgresRunJournal
 from services.agent.store.postgres.rows import agent_of, message_of, run_of
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.identity import Identity
 from services.common.ids import NewId
-
-_MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
 _CLAIM_LAPSED = """
 WITH lapsed AS MATERIALIZED (
@@ -163,7 +161,7 @@ async def _context(lent: PooledConnection, held: Record, agent: Agent) -> RunCon
 
 
 async def _history(lent: PooledConnection, run: Run, *, most: int) -> list[Message]:
-    rows = await lent.fetch(_HISTORY, run.session_id, run.turn, most, _MAX_HISTORY_BYTES)
+    rows = await lent.fetch(_HISTORY, run.session_id, run.turn, most, MAX_HISTORY_BYTES)
     return [message_of(row) for row in rows]
 
 
