@@ -4,6 +4,7 @@ from chatmind.gateway.v1 import access_service_pb2, access_service_pb2_grpc
 
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
+from services.common.text import clean
 from services.gateway.api import convert
 from services.gateway.api.authentication import current_key
 from services.gateway.domain.access import Access
@@ -47,5 +48,5 @@ class AccessServicer(access_service_pb2_grpc.AccessServiceServicer):
         self, request: access_service_pb2.RevokeApiKeyRequest, context: Context
     ) -> access_service_pb2.RevokeApiKeyResponse:
         """End a key."""
-        revoked = await self._access.revoke(current_identity(), KeyId(request.api_key_id))
+        revoked = await self._access.revoke(current_identity(), KeyId(clean(request.api_key_id)))
         return access_service_pb2.RevokeApiKeyResponse(api_key=convert.api_key(revoked))

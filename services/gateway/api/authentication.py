@@ -7,11 +7,10 @@ from contextvars import ContextVar
 import grpc
 import structlog
 
-from services.common.errors import UnauthenticatedError
 from services.common.interceptors.authentication import OPEN_SERVICES, set_identity
 from services.common.interceptors.base import AroundInterceptor, Call
 from services.gateway.domain.authenticator import Authenticator
-from services.gateway.domain.errors import InvalidKeyError, NoKeyError, TooManyFailuresError
+from services.gateway.domain.errors import InvalidKeyError, NoKeyError
 from services.gateway.domain.models import ApiKey
 from services.gateway.domain.policy import require, scope_of
 from services.gateway.domain.throttle import source_of
@@ -58,7 +57,7 @@ class ApiKeyInterceptor(AroundInterceptor):
             key = await self._authenticator.authenticate(
                 credential_of(call.metadata), source=source
             )
-        except (UnauthenticatedError, TooManyFailuresError) as error:
+        except InvalidKeyError as error:  # bounded for each source by the throttle
             self._log.warning("call refused", source=source, why=error.message)
             raise
         structlog.contextvars.bind_contextvars(key_id=key.id)

@@ -14,6 +14,7 @@ import grpc
 from grpc import aio
 
 from services.common.channel import OutgoingCalls
+from services.common.errors import DeadlineExceededError
 from services.common.interceptors.authentication import OPEN_SERVICES, current_identity
 from services.common.interceptors.base import Behaviour, Context, OptionalHandler
 from services.common.interceptors.deadline import time_left
@@ -25,6 +26,8 @@ from services.gateway.domain.errors import ServiceUnavailableError
 # Without details these come from a line that broke or a process that ended, not from a service.
 _BROKEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL}
 
+# The client's key does hold, and no service of ours raises what it has no word for.
+_OURS = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNKNOWN}
 _SETTLING_LOOKS, _SETTLING_PAUSE = 50, 0.01
 
 _Upload: TypeAlias = "aio.StreamUnaryCall[bytes, bytes]"
@@ -172,13 +175,13 @@ async def _write(call: _Upload, parts: AsyncIterator[bytes]) -> None:
 
 
 async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream) -> NoReturn:
-    details = dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
-    if details is None and error.code() in _BROKEN:
+    """Give the client the status, unless it speaks of the gateway rather than of the client."""
+    code, details = error.code(), dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
+    if details is None and code in _BROKEN:
         raise ServiceUnavailableError(upstream.name) from error
-    if details is None and error.code() is grpc.StatusCode.UNKNOWN:
+    if details is None and code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        raise DeadlineExceededError(f"The {upstream.name} service took too long.") from error
+    if code in _OURS:
         raise error
-    await context.abort(
-        error.code(),
-        error.details() or "",
-        trailing_metadata=() if details is None else ((DETAILS_KEY, details),),
-    )
+    trailing = () if details is None else ((DETAILS_KEY, details),)
+    await context.abort(code, error.details() or "", trailing_metadata=trailing)

@@ -52,7 +52,7 @@ class ClientStreams:
                     await context.write(message)
             except TimeoutError:
                 raise SlowConsumerError(
-                    "The stream was read too slowly; resume after the last sequence you saw."
+                    "The stream was read too slowly; take it up again where it broke off."
                 ) from None
 
         async with ended_by(partial(self._end, current_key())):
@@ -64,7 +64,7 @@ class ClientStreams:
                 async with asyncio.timeout(self._recheck_seconds):
                     await self._draining.wait()
                 return DrainingError(
-                    "This gateway is shutting down; resume after the last sequence you saw."
+                    "This gateway is shutting down; take the stream up again at another."
                 )
             except TimeoutError:
                 if not await self._still_holds(key):

@@ -49,7 +49,7 @@ class Pace:
     first_patience: float = 2.0
     patience: float = 60.0
     first_pause: float = 0.05
-    longest_pause: float = 2.0
+    longest_pause: float = 1.0
     lasted: float = 1.0
 
 

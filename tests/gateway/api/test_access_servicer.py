@@ -129,6 +129,13 @@ class TestRevokeApiKey:
         assert first == second
         assert (await failure(identify)).code is grpc.StatusCode.UNAUTHENTICATED
 
+    async def test_an_id_that_cannot_be_kept_is_not_found(self, gateway: Installation) -> None:
+        request = pb.RevokeApiKeyRequest(api_key_id="a\0b")
+
+        failed = await failure(gateway.access.RevokeApiKey(request, metadata=bearer(gateway.key)))
+
+        assert failed.code is grpc.StatusCode.NOT_FOUND
+
     async def test_another_tenants_key_is_as_good_as_absent(self, gateway: Installation) -> None:
         theirs, _ = await gateway.make_key("someone", tenant="other")
         _, admin = await gateway.make_key("ada", tenant="acme", roles=[access_pb2.ROLE_ADMIN])

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from services.common.errors import NotFoundError
+from services.common.errors import NotFoundError, UnauthenticatedError
 from services.common.status import DETAILS_KEY, RpcFailure, failure_of
 from tests.gateway.installation import (
     ENOUGH,
@@ -93,6 +93,25 @@ class TestUnary:
         failed = await failure(search(gateway)(b"", metadata=bearer(gateway.key)))
 
         assert (failed.code, failed.message) == (grpc.StatusCode.UNIMPLEMENTED, "not here")
+
+    async def test_a_service_that_does_not_trust_the_gateway_is_no_fault_of_the_key(
+        self, gateway: Installation
+    ) -> None:
+        gateway.knowledge.refusal = UnauthenticatedError("Who are you?")
+
+        failed = await failure(search(gateway)(b"", metadata=bearer(gateway.key)))
+
+        assert (failed.code.name, failed.reason) == ("INTERNAL", "INTERNAL")
+        assert "Who are you" not in failed.message
+
+    async def test_time_that_ran_out_has_the_gateways_own_reason(
+        self, gateway: Installation
+    ) -> None:
+        gateway.knowledge.abort = (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+        failed = await failure(search(gateway)(b"", metadata=bearer(gateway.key)))
+
+        assert (failed.code.name, failed.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
 
     async def test_the_deadline_goes_on_with_the_call(self, gateway: Installation) -> None:
         await search(gateway)(b"", metadata=bearer(gateway.key), timeout=100)
