@@ -1,6 +1,11 @@
 """An agent service over real gRPC and PostgreSQL, with a scripted model server behind it."""
 
 import asyncio
+import os
+import random
+import signal
+import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -54,6 +59,8 @@ BOB = Identity("acme", "bob")
 ADMIN = Identity("acme", "ada", frozenset({Role.ADMIN}))
 STRANGER = Identity("other", "alice")
 
+ROOT = Path(__file__).parents[2]
+
 ENOUGH = 10.0
 """Seconds after which something that does not happen is taken to happen never."""
 
@@ -76,12 +83,19 @@ class Keys:
             public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         )
 
+    def caller(self, channel: aio.Channel, identity: Identity) -> "Caller":
+        """An agent service as somebody calls it."""
+        signer = IdentitySigner("gateway", self.gateway, audience="agent", clock=now)
+        return Caller(channel, identity, OutgoingCalls(signer))
+
 
 class FakeKnowledge(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     """A knowledge service with bases that their owners alone see, one passage in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
         self.owners: dict[str, Identity] = {}
+        self.searches: list[knowledge_service_pb2.SearchRequest] = []
         self.port = 0
 
     def add(self, owner: Identity) -> str:
@@ -102,6 +116,7 @@ class FakeKnowledge(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     async def Search(  # noqa: N802 -- named by the contract
         self, request: knowledge_service_pb2.SearchRequest, context: Any
     ) -> knowledge_service_pb2.SearchResponse:
+        self.searches.append(request)
         for base_id in request.knowledge_base_ids:
             self._check(base_id)
         chunk = document_pb2.Chunk(
@@ -127,7 +142,7 @@ async def fake_knowledge(keys: Keys) -> AsyncIterator[FakeKnowledge]:
     verifier = IdentityVerifier("knowledge", {"agent": keys.agent.public_key()}, clock=now)
     chain = interceptor_chain("knowledge.chatmind", AuthenticationInterceptor(verifier))
     server = aio.server(interceptors=chain)
-    service = FakeKnowledge()
+    service = FakeKnowledge(keys)
     knowledge_service_pb2_grpc.add_KnowledgeServiceServicer_to_server(service, server)
     service.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -238,8 +253,7 @@ class RunningAgent:
 
     def caller(self, identity: Identity) -> Caller:
         """The service as somebody calls it."""
-        signer = IdentitySigner("gateway", self.keys.gateway, audience="agent", clock=now)
-        return Caller(self.channel, identity, OutgoingCalls(signer))
+        return self.keys.caller(self.channel, identity)
 
     @property
     def alice(self) -> Caller:
@@ -266,6 +280,71 @@ def service_settings(
             **settings,
         }
     )
+
+
+def free_port() -> int:
+    """A port below those that the system gives to clients, so that it can be bound again."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class Process:
+    """`python -m services.agent`, with the environment that a test gives it."""
+
+    def __init__(self, database: str, keys: Keys, **variables: str) -> None:
+        self.keys = keys
+        self.port = free_port()
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if "OPENAI" not in name},
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "gen")]),
+            "CHATMIND_DATABASE_URL": database,
+            "CHATMIND_AGENT_LISTEN": f"127.0.0.1:{self.port}",
+            "CHATMIND_AGENT_IDENTITY_DIR": str(keys.folder),
+            "CHATMIND_AGENT_DRAIN_SECONDS": "0",
+            **variables,
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[aio.Channel]:
+        """A channel to the process once it answers; it is killed at the end if it still runs."""
+        await self._start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+                await asyncio.wait_for(channel.channel_ready(), 30)
+                yield channel
+        finally:
+            await self.end(signal.SIGKILL)
+
+    async def failed(self) -> tuple[int | None, str]:
+        """What a process that cannot start ends with, and what it says."""
+        await self._start()
+        assert self._process is not None
+        _, told = await asyncio.wait_for(self._process.communicate(), 3 * ENOUGH)
+        return self._process.returncode, told.decode()
+
+    async def _start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "services.agent",
+            env=self._environment,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def end(self, signum: signal.Signals) -> tuple[int | None, str]:
+        """What the process ends with after a signal, and what it logged."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(signum)
+        _, logged = await asyncio.wait_for(self._process.communicate(), ENOUGH)
+        return self._process.returncode, logged.decode()
 
 
 def scripted(model: ScriptedModel) -> Sequence[ModelSettings]:

@@ -1,10 +1,14 @@
 """The whole service, as one process has it."""
 
+import asyncio
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from chatmind.agent.v1 import (
     agent_pb2,
     agent_service_pb2,
@@ -20,8 +24,19 @@ from services.common.clock import now
 from services.common.identity import IdentitySigner
 from services.common.ids import new_id
 from services.common.status import RpcFailure, failure_of
-from tests.agent.running import ADMIN, ALICE, BOB, STRANGER, Caller, Keys, RunningAgent
-from tests.agent.scripted_model import calls, says
+from tests.agent.running import (
+    ADMIN,
+    ALICE,
+    BOB,
+    STRANGER,
+    Caller,
+    FakeKnowledge,
+    Keys,
+    Process,
+    RunningAgent,
+    fake_knowledge,
+)
+from tests.agent.scripted_model import ScriptedModel, calls, says, scripted_model
 
 CASE_42 = Path(__file__).parents[1] / "cases/42-other-users-session"
 
@@ -31,6 +46,12 @@ USER, ASSISTANT, TOOL, SYSTEM = (
     session_pb2.Message.ROLE_TOOL,
     session_pb2.Message.ROLE_SYSTEM,
 )
+
+
+async def read_on(watch: Any) -> None:
+    """Read a watch to its end."""
+    while await watch.read() is not aio.EOF:
+        pass
 
 
 class TestAnswers:
@@ -80,6 +101,99 @@ class TestAnswers:
         assert "Backups are kept for 35 days." in answer.text
         assert run.stop_reason == run_pb2.Run.STOP_REASON_END_TURN
         assert service.model.requests == []
+
+
+class TestProcess:
+    """Real processes, which end in every way."""
+
+    @pytest.fixture
+    async def knowledge(self, tmp_path: Path) -> AsyncIterator[FakeKnowledge]:
+        async with fake_knowledge(Keys(tmp_path / "identity")) as knowledge:
+            yield knowledge
+
+    @pytest.fixture
+    async def model(self) -> AsyncIterator[ScriptedModel]:
+        async with scripted_model() as model:
+            yield model
+
+    @pytest.fixture
+    def process(
+        self, empty_tables: str, knowledge: FakeKnowledge, model: ScriptedModel
+    ) -> Callable[..., Process]:
+        """Makes processes that know one another's database, models and knowledge."""
+
+        def make(**variables: str) -> Process:
+            told = {
+                "CHATMIND_AGENT_KNOWLEDGE_ADDRESS": f"127.0.0.1:{knowledge.port}",
+                "CHATMIND_AGENT_LEASE_SECONDS": "1",
+                "OPENAI_BASE_URL": model.base_url,
+                "OPENAI_MODEL": "scripted",
+            }
+            return Process(empty_tables, knowledge.keys, **{**told, **variables})
+
+        return make
+
+    async def test_a_killed_workers_run_goes_on_without_repeating_a_call(
+        self, process: Callable[..., Process], model: ScriptedModel, knowledge: FakeKnowledge
+    ) -> None:
+        model.script(
+            calls(("c", "query_knowledge", '{"query": "backups"}')),
+            says("never").waiting_for(asyncio.Event()),
+            says("35 days."),
+        )
+        api, worker = process(CHATMIND_AGENT_ROLE="api"), process(CHATMIND_AGENT_ROLE="worker")
+        async with api.started() as channel, AsyncExitStack() as workers:
+            alice = knowledge.keys.caller(channel, ALICE)
+            agent = await alice.create_agent(knowledge_base_ids=[knowledge.add(ALICE)])
+            session = await alice.create_session(agent.id)
+            await workers.enter_async_context(worker.started())
+            run = await alice.say(session.id, "How long are backups kept?")
+            await model.asked(2)
+
+            await worker.end(signal.SIGKILL)
+            await workers.enter_async_context(process(CHATMIND_AGENT_ROLE="worker").started())
+            ended = await alice.ended(run.id)
+
+            said = await alice.messages(session.id)
+        assert [each.role for each in said] == [USER, ASSISTANT, TOOL, ASSISTANT]
+        assert (said[-1].text, ended.step_count) == ("35 days.", 2)
+        assert len(knowledge.searches) == 1
+        assert ended.stop_reason == run_pb2.Run.STOP_REASON_END_TURN
+
+    async def test_a_process_that_is_asked_to_stop_hands_its_runs_on(
+        self, process: Callable[..., Process], model: ScriptedModel, knowledge: FakeKnowledge
+    ) -> None:
+        """Long before their leases lapse."""
+        model.script(says("never").waiting_for(asyncio.Event()), says("Hello."))
+        leaving, staying = (process(CHATMIND_AGENT_LEASE_SECONDS="60") for _ in range(2))
+        async with leaving.started() as first:
+            alice = knowledge.keys.caller(first, ALICE)
+            session = await alice.create_session()
+            watch = alice.watch(session.id, 0)
+            run = await alice.say(session.id)
+            await model.asked(1)
+            async with staying.started() as second:
+                code, logged = await leaving.end(signal.SIGTERM)
+                ended = await knowledge.keys.caller(second, ALICE).ended(run.id, within=2)
+
+            with pytest.raises(aio.AioRpcError) as sent_away:
+                await read_on(watch)
+        failure = failure_of(sent_away.value)
+        assert (code, ended.state) == (0, run_pb2.Run.STATE_FINISHED)
+        assert (failure.code, failure.reason) == (StatusCode.UNAVAILABLE, "DRAINING")
+        assert "Traceback" not in logged
+
+    async def test_what_is_wrong_with_the_models_is_told_in_a_line(
+        self, process: Callable[..., Process], tmp_path: Path
+    ) -> None:
+        models = tmp_path / "models.toml"
+        models.write_text("[models.a]\nbase_url = 'ftp://x'\n")
+
+        code, told = await process(CHATMIND_MODELS_FILE=str(models)).failed()
+
+        assert code == 1
+        assert len(told.splitlines()) == 1
+        assert "models.a" in told
 
 
 class Ids:
