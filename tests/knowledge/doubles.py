@@ -30,7 +30,9 @@ class MemoryEmbedder:
         digest: of their weights.
         unavailable: whether the service is away.
         poison: texts that hold it cannot be embedded; empty for none.
+        names_faults: whether it tells which texts those were.
         max_chars: how much of a text is seen; 0 for all.
+        counts_tokens: whether it tells what a text costs.
         calls: the texts of every call.
         gate: cleared, calls wait.
     """
@@ -42,7 +44,9 @@ class MemoryEmbedder:
         self.max_batch_size = 4
         self.unavailable = False
         self.poison = ""
+        self.names_faults = True
         self.max_chars = 0
+        self.counts_tokens = True
         self.calls: list[list[str]] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -76,13 +80,14 @@ class MemoryEmbedder:
     def _batch(self, texts: Sequence[str], space: EmbeddingSpace) -> EmbeddedBatch:
         bad = [i for i, text in enumerate(texts) if self.poison and self.poison in text]
         if bad:
-            raise NotEmbeddableError(bad)
+            raise NotEmbeddableError(bad if self.names_faults else ())
         return EmbeddedBatch(space, self.digest, tuple(self._one(text, space) for text in texts))
 
     def _one(self, text: str, space: EmbeddingSpace) -> Embedded:
         seen = text[: self.max_chars] if self.max_chars else text
         components = vector(bigram_vector(seen, space.dimensions))
-        return Embedded(components, len(text.split()), truncated=len(seen) < len(text))
+        tokens = len(text.split()) if self.counts_tokens else 0
+        return Embedded(components, tokens, truncated=len(seen) < len(text))
 
 
 class InlineCutter:

@@ -48,8 +48,8 @@ class BackendUnavailableError(UnavailableError):
 
 
 def bigram_vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    """A unit vector of the text's character bigrams: texts with words in common are near."""
-    folded = f" {text.lower()} "
+    """A unit vector of the bigrams of the text's beginning: texts with words in common are near."""
+    folded = f" {text[:200].lower()} "
     bigrams = Counter(folded[i : i + 2] for i in range(len(folded) - 1))
     values = [0.0] * dimensions
     for bigram, count in bigrams.items():

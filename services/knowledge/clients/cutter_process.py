@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 
-from services.knowledge.clients.cutter_answers import answers
+from services.knowledge.clients.cutter_answers import Head, answers
 from services.knowledge.clients.frames import pack, read
 from services.knowledge.domain.ingest.cutting import CutRequest
 
@@ -24,6 +24,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     os.nice(_NICENESS)
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
+    replies.write(pack(Head()))  # ready: what counts against a document's time begins now
+    replies.flush()
     while True:
         try:
             request = read(requests, CutRequest)

@@ -29,6 +29,7 @@ _MODULE = "services.knowledge.clients.cutter_process"
 _MEGABYTE = 1024 * 1024
 _LARGE = 8 * _MEGABYTE
 _BUFFER = 4 * _MEGABYTE
+_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class _CutterProcess:
         await process.communicate()  # takes in what was left in the pipes, and closes them
 
     async def _start(self) -> Process:
-        self._process = await asyncio.create_subprocess_exec(
+        process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             _MODULE,
@@ -147,7 +148,14 @@ class _CutterProcess:
             limit=_BUFFER,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        return self._process
+        if process.stdout is None:
+            raise EOFError
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await receive(process.stdout, Head)
+        except TimeoutError:
+            raise EOFError from None
+        return process
 
 
 async def _exchange(process: Process, request: CutRequest) -> CutDocument:

@@ -27,13 +27,12 @@ class QueryVectors:
             UnknownEmbeddingModelError: it lacks the model by now.
             InvalidArgumentError: the model fails on this text.
         """
-        kept = self._kept.get((space, text))
+        kept = self._kept.pop((space, text), None)
         if kept is None:
             kept = await self._embed(text, space, identity)
-            self._kept[space, text] = kept
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end((space, text))
+        self._kept[space, text] = kept
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)
         return kept
 
     async def _embed(self, text: str, space: EmbeddingSpace, identity: Identity) -> Vector:
