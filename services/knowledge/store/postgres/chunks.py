@@ -16,12 +16,12 @@ from services.knowledge.store.postgres.rows import seen_by, to_chunk, with_colum
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
 _LIST = with_columns("""
-SELECT CHUNK
-FROM document d
-JOIN knowledge_base b ON b.id = d.knowledge_base_id
-JOIN chunk_table c ON c.document_id = d.id AND c.generation = d.generation
-WHERE d.id = $3 AND b.tenant = $1 AND (b.owner_user_id = $2 OR b.visibility = 'TENANT')
-  AND c.ordinal > $4
+SELECT CHUNK FROM chunk_table c
+WHERE c.document_id = $3 AND c.ordinal > $4
+  AND c.generation = (
+    SELECT d.generation FROM document d JOIN knowledge_base b ON b.id = d.knowledge_base_id
+    WHERE d.id = $3 AND b.tenant = $1 AND (b.owner_user_id = $2 OR b.visibility = 'TENANT')
+  )
 ORDER BY c.ordinal LIMIT $5
 """)
 # The added zero keeps an approximate index, should the table ever have one, from serving the order:
