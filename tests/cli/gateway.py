@@ -37,6 +37,7 @@ from chatmind.knowledge.v1 import (
     knowledge_service_pb2_grpc,
     search_pb2,
 )
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_status import rpc_status
 
 from services.common.errors import NotFoundError, ServiceError, UnauthenticatedError
@@ -93,9 +94,10 @@ class State:
 
 @contextmanager
 def serving(state: State, *, address: str = "127.0.0.1:0") -> Iterator[str]:
-    """The gateway's address, for as long as the block lasts."""
+    """The gateway's address, for as long as the block lasts; its health is open to all."""
     server = grpc.server(ThreadPoolExecutor(16), interceptors=[_Doorkeeper()])
     _add_all(_Servicer(state), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health.HealthServicer(), server)
     port = server.add_insecure_port(address)
     server.start()
     try:
@@ -143,7 +145,8 @@ class _Doorkeeper(grpc.ServerInterceptor):
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = continuation(details)
         metadata = dict(details.invocation_metadata)
-        if metadata.get("authorization") == f"Bearer {KEY}" or handler is None:
+        is_open = details.method.startswith("/grpc.health.")
+        if handler is None or is_open or metadata.get("authorization") == f"Bearer {KEY}":
             return handler
 
         def refuse(request: Any, context: grpc.ServicerContext) -> NoReturn:

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 _PROGRAM = """
 import asyncio, sys
+from functools import partial
 from pathlib import Path
 from services.common.errors import FailedPreconditionError
 from services.common.logging import configure_logging
@@ -30,7 +31,8 @@ async def work():
     async with serve(
         settings, services=[], register=lambda _: None, interceptors=(), draining=asyncio.Event()
     ) as server:
-        print(server.port, flush=True)
+        # Told once signals are waited for.
+        asyncio.get_running_loop().call_soon(partial(print, server.port, flush=True))
         await stop_signal()
         print("asked", flush=True)
     print("stopped", flush=True)
