@@ -56,8 +56,8 @@ from services.common.logging import configure_logging
 from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
-from services.common.process import run_service
-from services.common.server import Register, RunningServer, serve, stop_signal
+from services.common.process import run_service, until_stopped
+from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
 
@@ -107,12 +107,7 @@ def main() -> None:
         models = load_models(settings.models_file, os.environ)
     except ModelsFileError as error:
         sys.exit(f"{_NAME}: {error}")
-    run_service(_NAME, _serve(settings, models))
-
-
-async def _serve(settings: AgentServiceSettings, models: Sequence[ModelSettings]) -> None:
-    async with running_agent(settings, models):
-        await stop_signal()
+    run_service(_NAME, until_stopped(running_agent(settings, models)))
 
 
 async def _migrate(settings: AgentServiceSettings) -> None:

@@ -14,8 +14,8 @@ from services.common.identity import IdentityVerifier, load_trusted_keys
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
 from services.common.logging import configure_logging
-from services.common.process import run_service
-from services.common.server import RunningServer, serve, stop_signal
+from services.common.process import run_service, until_stopped
+from services.common.server import RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import BackgroundTasks, background_tasks
 from services.embedding.api.servicer import SERVICE_NAME, EmbeddingServicer
@@ -51,15 +51,7 @@ def main() -> None:
     """Serve until asked to stop."""
     settings = read_settings(EmbeddingSettings)
     configure_logging(_NAME, level=settings.log_level)
-    run_service(_NAME, _serve(settings))
-
-
-async def _serve(settings: EmbeddingSettings) -> None:
-    async with background_tasks() as tasks:
-        # Before the service says that it serves: who reads that may ask it to stop at once.
-        asked = tasks.start("stop signal", stop_signal())
-        async with running_embedding(settings):
-            await asked
+    run_service(_NAME, until_stopped(running_embedding(settings)))
 
 
 @asynccontextmanager

@@ -22,8 +22,8 @@ from services.common.interceptors import interceptor_chain
 from services.common.logging import configure_logging
 from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.paging import PageTokens
-from services.common.process import run_service
-from services.common.server import Register, serve, stop_signal
+from services.common.process import run_service, until_stopped
+from services.common.server import Register, serve
 from services.common.settings import read_settings
 from services.gateway.api.access_servicer import AccessServicer
 from services.gateway.api.authentication import ApiKeyInterceptor
@@ -87,12 +87,7 @@ def main() -> None:
         case "bootstrap":
             run_service(_NAME, _bootstrap(settings, arguments.key_file))
         case _:
-            run_service(_NAME, _serve(settings))
-
-
-async def _serve(settings: GatewaySettings) -> None:
-    async with running_gateway(settings):
-        await stop_signal()
+            run_service(_NAME, until_stopped(running_gateway(settings)))
 
 
 async def _migrate(settings: GatewaySettings) -> None:

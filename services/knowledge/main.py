@@ -26,8 +26,8 @@ from services.common.logging import configure_logging
 from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
-from services.common.process import run_service
-from services.common.server import Register, RunningServer, serve, stop_signal
+from services.common.process import run_service, until_stopped
+from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
 from services.common.vectors import register_vectors
@@ -93,15 +93,12 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = read_settings(KnowledgeSettings)
     configure_logging(_NAME, level=settings.log_level)
-    run_service(_NAME, _migrate(settings) if arguments.command == "migrate" else _serve(settings))
-
-
-async def _serve(settings: KnowledgeSettings) -> None:
-    async with background_tasks() as tasks:
-        # Before the service says that it serves: who reads that may ask it to stop at once.
-        asked = tasks.start("stop signal", stop_signal())
-        async with running_knowledge(settings):
-            await asked
+    run_service(
+        _NAME,
+        _migrate(settings)
+        if arguments.command == "migrate"
+        else until_stopped(running_knowledge(settings)),
+    )
 
 
 async def _migrate(settings: KnowledgeSettings) -> None:
