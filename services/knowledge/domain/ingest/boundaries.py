@@ -20,6 +20,9 @@ _CLAUSE = regex.compile(rf"[，、：—]++{_CLOSING}|[,;:]{_CLOSING}(?=\s)|\n")
 _UNTORN = regex.compile(
     r"`++[^`\n]++`++|!?\[[^\[\]\n]{0,200}+\]\([^()\s]{0,200}+\)|<[^<>\s][^<>\n]{0,200}+>"
 )
+# Searched backwards. Scripts of East Asia put no spaces between words.
+_LAST_SPACE = regex.compile(r"(?r)\s")
+_LAST_WORD_END = regex.compile(r"(?r)\s|[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 _NO_LINE_BEGIN = frozenset("，。、；：！？…—）」』】》”’.,;:!?)]}%")
 
 
@@ -72,8 +75,9 @@ def cut_code(text: str, start: int, limit: int) -> Place:
 
     No white space is left out: in code it counts.
     """
-    for end in range(limit, start, -1):
-        if text[end - 1].isspace() and is_border(text, end) and not text[start:end].isspace():
+    for space in _LAST_SPACE.finditer(text, start, limit):
+        end = space.end()
+        if is_border(text, end) and not text[start:end].isspace():
             return Place(end, end, Cut.WORD)
     end = last_border(text, start, limit)
     return Place(end, end, Cut.CHARACTER)
@@ -87,18 +91,17 @@ def sentence_starts(text: str, start: int, end: int) -> list[int]:
 
 def _last_word_end(text: str, start: int, limit: int) -> int | None:
     """The last place by the limit at white space, or beside a letter of a script without any."""
-    for end in range(limit, start + 1, -1):
-        before, after = text[end - 1], text[end : end + 1]
-        spaced = before.isspace() or after.isspace()
-        unspaced = after not in _NO_LINE_BEGIN and (_is_ideograph(before) or _is_ideograph(after))
-        if (spaced or unspaced) and is_border(text, end) and not text[start:end].isspace():
-            return end
+    for found in _LAST_WORD_END.finditer(text, start + 1, limit + 1):
+        for end in (found.end(), found.start()):
+            if start < end <= limit and _ends_word(text, start, end):
+                return end
     return None
 
 
-def _is_ideograph(char: str) -> bool:
-    """Whether words of the character's script are written without spaces, in East Asia."""
-    return "\u3040" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3" or char >= "\U00020000"
+def _ends_word(text: str, start: int, end: int) -> bool:
+    """Whether what comes after may begin a line, and something stands before."""
+    begins_line = text[end : end + 1] not in _NO_LINE_BEGIN
+    return begins_line and is_border(text, end) and not text[start:end].isspace()
 
 
 def _place(text: str, start: int, end: int, cut: Cut) -> Place:

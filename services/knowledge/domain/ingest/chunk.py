@@ -10,19 +10,16 @@ A heading too long for the path of its pieces comes before them in pieces of its
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from services.knowledge.domain.ingest.blocks import Block, BlockKind
 from services.knowledge.domain.ingest.graphemes import is_blank
 from services.knowledge.domain.ingest.meter import Meter, TokenCounter
 from services.knowledge.domain.ingest.nodes import Body, Node
-from services.knowledge.domain.ingest.packing import Packer
+from services.knowledge.domain.ingest.packing import Packer, Stretch
 from services.knowledge.domain.ingest.parts import block_nodes
 from services.knowledge.domain.ingest.paths import fitting_path, path_text
-from services.knowledge.domain.ingest.pieces import Piece as Piece
-from services.knowledge.domain.ingest.policy import PATH_SHARE
-from services.knowledge.domain.ingest.policy import ChunkPolicy as ChunkPolicy
-from services.knowledge.domain.ingest.policy import EmbedField as EmbedField
+from services.knowledge.domain.ingest.pieces import Piece
+from services.knowledge.domain.ingest.policy import PATH_SHARE, ChunkPolicy, EmbedField
 from services.knowledge.domain.ingest.sections import Section
 
 
@@ -51,7 +48,7 @@ def chunk_sections(
     for index in _uncarried(sections, pieces):
         pieces[index] = list(chunker.heading_pieces(sections[index]))
     ordered = (piece for of_section in pieces for piece in of_section)
-    return tuple(replace(piece, piece_ordinal=place) for place, piece in enumerate(ordered))
+    return tuple(piece.numbered(place) for place, piece in enumerate(ordered))
 
 
 def _uncarried(sections: Sequence[Section], pieces: Sequence[Sequence[Piece]]) -> Iterator[int]:
@@ -92,27 +89,64 @@ class _Chunker:
         if is_blank(section.body):
             return
         self._meter.forget()
-        prefix = self._prefix(section)
+        path = path_text(section.path or (self._lead,))
+        prefix = f"{path}\n" if path else ""
+        if path.endswith(section.heading) and self._fits(prefix + section.body):
+            whole = Stretch(0, 0, len(section.body))
+            yield self._piece(section, whole, section.body, prefix=prefix, end=section.end_line)
+        else:
+            yield from self._divided(section, self._shortened(section, prefix))
+
+    def _fits(self, text: str) -> bool:
+        return self._meter.keeps_to(self._policy.max_tokens, text)
+
+    def _shortened(self, section: Section, prefix: str) -> str:
+        """The line before every piece of a section, without more than its share of the budget."""
+        share = self._policy.max_tokens // PATH_SHARE
+        if len(prefix.encode()) <= share or self._meter.keeps_to(share, prefix):
+            return prefix
+        line = fitting_path(section.path or (self._lead,), self._meter, share)
+        return f"{line}\n" if line else ""
+
+    def _divided(self, section: Section, prefix: str) -> Iterator[Piece]:
         if not prefix.removesuffix("\n").endswith(section.heading):
             yield from self._long_heading_pieces(section)
         body = Body(section.body)
         nodes = block_nodes(body, section.blocks, body_line=section.body_line)
         for stretch in self._packer(body, nodes, prefix).stretches():
-            text = stretch.text(body)
-            embed_text = self._embed_text(section, prefix, text)
-            yield Piece(
-                heading_path=section.path,
-                text=text,
-                embed_text=embed_text,
-                start_line=section.body_line + body.line_at(stretch.start),
-                end_line=section.body_line + body.line_at(stretch.end - 1),
-                section_ordinal=section.ordinal,
-                piece_ordinal=0,
-                token_count=self._meter.tokens(embed_text),
-                head_chars=len(stretch.head),
-                overlap_chars=stretch.start - stretch.overlap_start,
-                tail_chars=len(stretch.tail),
+            yield self._piece(
+                section,
+                stretch,
+                stretch.text(body),
+                prefix=prefix,
+                start=section.body_line + body.line_at(stretch.start),
+                end=section.body_line + body.line_at(stretch.end - 1),
             )
+
+    def _piece(
+        self,
+        section: Section,
+        stretch: Stretch,
+        text: str,
+        *,
+        prefix: str,
+        start: int | None = None,
+        end: int,
+    ) -> Piece:
+        embed_text = self._embed_text(section, prefix, text)
+        return Piece(
+            heading_path=section.path,
+            text=text,
+            embed_text=embed_text,
+            start_line=start or section.body_line,
+            end_line=end,
+            section_ordinal=section.ordinal,
+            piece_ordinal=0,
+            token_count=self._meter.tokens(embed_text),
+            head_chars=len(stretch.head),
+            overlap_chars=stretch.start - stretch.overlap_start,
+            tail_chars=len(stretch.tail),
+        )
 
     def heading_pieces(self, section: Section) -> Iterator[Piece]:
         """The piece that holds nothing but a heading; several if that does not fit one."""
@@ -154,20 +188,6 @@ class _Chunker:
             meter=self._meter,
             overlap_tokens=self._policy.overlap_tokens,
         )
-
-    def _prefix(self, section: Section) -> str:
-        """The line that goes before every piece of a section, shortened only if it has to be."""
-        path = section.path or (self._lead,)
-        line = path_text(path) + "\n"
-        share = self._policy.max_tokens // PATH_SHARE
-        if line == "\n":
-            return ""
-        if len(line.encode()) <= share or self._meter.tokens(line) <= share:
-            return line
-        if self._meter.probably_fits(line + section.body):
-            return line
-        shortened = fitting_path(path, self._meter, share)
-        return f"{shortened}\n" if shortened else ""
 
     def _embed_text(self, section: Section, prefix: str, text: str) -> str:
         if self._embed_field is EmbedField.TITLE_AND_CONTENT:

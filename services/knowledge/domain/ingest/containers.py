@@ -119,19 +119,26 @@ class OpenContainer:
 
     def _match(self, line: _Line) -> int:
         """Move past the marks of the open containers; how many of them the line continues."""
+        if not line.end:
+            return self._match_blank(0)
         for depth, width in enumerate(self._open):
             if width == _QUOTE:
                 if line.blank or line.indent >= TAB_STOP or line.text[line.first] != ">":
                     return depth
                 self._move_past_quote_mark(line)
             elif line.blank:
-                if self._item_is_empty and depth == len(self._open) - 1:
-                    return depth
+                return self._match_blank(depth)
             elif line.indent >= width:
                 line.move(line.at + width)
             else:
                 return depth
         return len(self._open)
+
+    def _match_blank(self, depth: int) -> int:
+        """How many containers a line continues that is blank from there on: items up to a quote."""
+        inner = self._open[depth:]
+        matched = depth + (inner.index(_QUOTE) if _QUOTE in inner else len(inner))
+        return matched - (self._item_is_empty and matched == len(self._open))
 
     def _continues_leaf(self, line: _Line) -> bool:
         """Whether open code or HTML takes the line, whatever it says."""

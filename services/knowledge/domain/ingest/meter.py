@@ -23,7 +23,6 @@ _LEEWAY = 1.05
 _GUESSES = 4
 _TYPICAL_RATE = 1.0
 _SMALLEST_RATE = 0.05
-_CHARS_PER_TOKEN = 6
 _SAMPLE = 16
 
 _UNIT = re.compile(r"[A-Za-z]{1,5}|[0-9]{1,3}|\S|\s{4,16}")
@@ -62,17 +61,14 @@ class Meter:
 
     def exceeds(self, share: float, text: str, start: int, end: int) -> bool:
         """Whether a stretch of text probably costs more than a share of the budget."""
-        chars = int(self.max_tokens * share * _CHARS_PER_TOKEN)
-        if end - start > chars:
-            return True
-        return units(text, start, end) * self._rate > self.max_tokens * share
+        most = self.max_tokens * share / self._rate
+        return units_up_to(int(most) + 1, text, start, end) > most
 
-    def probably_fits(self, text: str) -> bool:
-        """Whether a text keeps to the budget; it is counted only if that is not clear."""
-        expected = units(text, 0, min(len(text), self.max_chars)) * self._rate
-        if expected > self.max_tokens * _CERTAIN:
+    def keeps_to(self, limit: int, text: str) -> bool:
+        """Whether a text costs no more than `limit`; what is clearly longer is not counted."""
+        if len(text) > self.max_chars or units(text) * self._rate > limit * _CERTAIN:
             return False
-        return expected * _CERTAIN < self.max_tokens or self.fits(text)
+        return self.tokens(text) <= limit
 
     @property
     def reach(self) -> int:
@@ -118,8 +114,10 @@ class Meter:
             if attempt < _GUESSES:
                 guess = self._guess(sizes, overhead, aim)
             guess = min(max(guess, good + 1), bad - 1)
-            tokens = self.tokens(render(places[guess - 1]))
-            self._learn(tokens, overhead + sizes[guess - 1])
+            text = render(places[guess - 1])
+            tokens = self.tokens(text)
+            if len(text) <= self.max_chars:
+                self._learn(tokens, overhead + sizes[guess - 1])
             if tokens > self.max_tokens:
                 bad = guess
             else:
@@ -148,3 +146,13 @@ class Meter:
 def units(text: str, start: int = 0, end: int | None = None) -> int:
     """The size of a stretch of text in units."""
     return len(_UNIT.findall(text, start, len(text) if end is None else end))
+
+
+def units_up_to(most: int, text: str, start: int, end: int) -> int:
+    """The size of a stretch of text in units; of one that has more than `most`, just more."""
+    size = 0
+    while start < end and size <= most:
+        stop = min(end, start + max(most, _SAMPLE))
+        size += units(text, start, stop)
+        start = stop
+    return size

@@ -16,7 +16,7 @@ from services.knowledge.domain.ingest.boundaries import (
     sentence_starts,
 )
 from services.knowledge.domain.ingest.graphemes import grapheme_end, is_blank
-from services.knowledge.domain.ingest.meter import Meter, units
+from services.knowledge.domain.ingest.meter import Meter, units, units_up_to
 from services.knowledge.domain.ingest.nodes import Body, Node, NodeKind
 from services.knowledge.domain.ingest.parts import parts_of
 
@@ -107,16 +107,17 @@ class Packer:
         sizes: list[int] = []
         start, size = self._todo[-1].start, 0
         for node in reversed(self._todo):
-            stop = min(node.end, start + self._meter.max_chars)
-            size += units(self._body.text, node.start, stop)
+            if window and (size > self._meter.reach or node.end - start > self._meter.max_chars):
+                break
+            size += units_up_to(self._meter.reach, self._body.text, node.start, node.end)
             window.append(node)
             sizes.append(size)
-            if size > self._meter.reach or stop < node.end:
-                break
         return window, sizes
 
     def _fitting(self, opening: Stretch, window: Sequence[Node], sizes: Sequence[int]) -> int:
         ends = [node.end for node in window]
+        if ends[0] - opening.overlap_start > self._meter.max_chars:
+            return 0
 
         def render(end: int) -> str:
             return self._render(opening, end, window[bisect_left(ends, end)].missing_tail)
@@ -141,14 +142,19 @@ class Packer:
         filled = self._meter.tokens(whole)
         if filled > self._meter.max_tokens * _FILLED or following.kind is NodeKind.TABLE:
             return False
-        alone = self._opening(following)
-        if self._meter.probably_fits(self._render(alone, following.end, following.missing_tail)):
+        if self._fits_alone(following):
             return False
         place = len(self._todo) - 1 - len(taken)
         parts = self._parts(following) or self._cut(following, opening, least=Cut.SENTENCE)
         if parts:
             self._todo[place : place + 1] = reversed(parts)
         return bool(parts)
+
+    def _fits_alone(self, node: Node) -> bool:
+        if node.end - node.start > self._meter.max_chars:
+            return False
+        alone = self._render(self._opening(node), node.end, node.missing_tail)
+        return self._meter.keeps_to(self._meter.max_tokens, alone)
 
     def _divide(self, opening: Stretch) -> bool:
         """Take the next part apart, or cut it; False if it is a single character."""

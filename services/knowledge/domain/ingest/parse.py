@@ -36,4 +36,5 @@ def _titled(block: Block, labels: set[str]) -> Block:
     """A heading with its visible text, which may need definitions from further down."""
     if block.kind is not BlockKind.HEADING:
         return block
-    return replace(block, text=visible_text(block.text, labels))
+    text = visible_text(block.text, labels)
+    return block if text == block.text else replace(block, text=text)

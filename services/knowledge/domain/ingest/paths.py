@@ -21,14 +21,14 @@ def fitting_path(path: Sequence[str], meter: Meter, max_tokens: int) -> str:
     too long its beginning is kept, and nothing where not even a character fits.
     """
     for candidate in _candidates([heading for heading in path if heading]):
-        if meter.tokens(candidate) <= max_tokens:
+        if meter.keeps_to(max_tokens, candidate):
             return candidate
     return shortened_to(path[-1] if path else "", meter, max_tokens)
 
 
 def shortened_to(text: str, meter: Meter, max_tokens: int) -> str:
     """The text, or as much of its beginning as fits with an ellipsis; nothing if not even one."""
-    if meter.tokens(text) <= max_tokens:
+    if meter.keeps_to(max_tokens, text):
         return text
     good, bad = 0, len(text)
     while bad - good > 1:

@@ -40,6 +40,22 @@ class Piece:
     overlap_chars: int = 0
     tail_chars: int = 0
 
+    def numbered(self, ordinal: int) -> "Piece":
+        """The piece with its place in the document."""
+        return Piece(
+            self.heading_path,
+            self.text,
+            self.embed_text,
+            self.start_line,
+            self.end_line,
+            self.section_ordinal,
+            ordinal,
+            self.token_count,
+            self.head_chars,
+            self.overlap_chars,
+            self.tail_chars,
+        )
+
     @property
     def own_text(self) -> str:
         """The text without anything that is repeated from elsewhere."""

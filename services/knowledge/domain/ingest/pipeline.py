@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from services.common.text import Json, clean
 from services.knowledge.domain.ingest.blocks import Block, BlockKind
-from services.knowledge.domain.ingest.chunk import ChunkPolicy, EmbedField, Piece, chunk_sections
+from services.knowledge.domain.ingest.chunk import chunk_sections
 from services.knowledge.domain.ingest.decode import decode
 from services.knowledge.domain.ingest.front_matter import FrontMatter, read_front_matter
 from services.knowledge.domain.ingest.graphemes import is_blank
@@ -17,7 +17,9 @@ from services.knowledge.domain.ingest.media_type import Syntax, parse_media_type
 from services.knowledge.domain.ingest.meter import TokenCounter
 from services.knowledge.domain.ingest.normalise import lines_of, normalise
 from services.knowledge.domain.ingest.parse import parse_blocks
+from services.knowledge.domain.ingest.pieces import Piece
 from services.knowledge.domain.ingest.plain import plain_blocks
+from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
 from services.knowledge.domain.ingest.sections import Section, build_sections
 
 

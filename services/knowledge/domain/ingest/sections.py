@@ -57,13 +57,13 @@ def build_sections(
     if stops[0]:
         body = tuple(blocks[: stops[0]])
         sections.append(_section((), None, body, lines, first_line=first_line, ordinal=0))
-    ancestors: list[Block] = []
+    ancestors: list[tuple[int, str]] = []
     for start, stop in zip(starts, stops[1:], strict=True):
         heading = blocks[start]
-        while ancestors and ancestors[-1].level >= heading.level:
+        while ancestors and ancestors[-1][0] >= heading.level:
             ancestors.pop()
-        ancestors.append(heading)
-        path = tuple(shortened(ancestor.text, MAX_HEADING_CHARS) for ancestor in ancestors)
+        ancestors.append((heading.level, shortened(heading.text, MAX_HEADING_CHARS)))
+        path = tuple(text for _, text in ancestors)
         body = tuple(blocks[start + 1 : stop])
         sections.append(
             _section(path, heading, body, lines, first_line=first_line, ordinal=len(sections))
