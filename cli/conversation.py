@@ -51,15 +51,31 @@ def find_agent(gateway: Gateway, name: str) -> agent_pb2.Agent:
     return agents[0]
 
 
-def send(gateway: Gateway, text: str, *, session_id: str = "", agent_id: str = "") -> Sent:
-    """Sends a message: to a session, or to an agent in a new session."""
+def send(
+    gateway: Gateway,
+    text: str,
+    *,
+    session_id: str = "",
+    agent_id: str = "",
+    patience: Patience | None = None,
+) -> Sent:
+    """Sends a message: to a session, or to an agent in a new session.
+
+    Its request id makes it safe to send again where the connection broke.
+    """
+    patience = patience or Patience(attempts=3)
     request = gateway_service_pb2.SendMessageRequest(text=text, request_id=str(uuid.uuid4()))
     if session_id:
         request.session_id = session_id
     else:
         request.agent_id = agent_id
-    response = gateway.messages.SendMessage(request, timeout=CALL_SECONDS)
-    return Sent(response.session_id, response.run_id, response.sequence)
+    while True:
+        try:
+            response = gateway.messages.SendMessage(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as error:
+            patience.spend(error)
+        else:
+            return Sent(response.session_id, response.run_id, response.sequence)
 
 
 def answer(gateway: Gateway, sent: Sent, *, patience: Patience | None = None) -> Iterator[Event]:

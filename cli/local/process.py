@@ -42,6 +42,10 @@ class Pace:
     restarts: int = 5
 
 
+class EndedError(StartError):
+    """A service ended instead of coming up."""
+
+
 class ServiceProcess:
     """One service as a child process."""
 
@@ -71,7 +75,8 @@ class ServiceProcess:
         """Returns once the service answers that it serves.
 
         Raises:
-            StartError: it ended instead, or takes too long; with the end of its log.
+            EndedError: it ended instead; with the end of its log.
+            StartError: it takes too long; with the same.
         """
         try:
             async with asyncio.timeout(self._pace.start), together() as group:
@@ -117,7 +122,7 @@ class ServiceProcess:
 
     async def _fail_at_end(self) -> None:
         how = ending(await self.ended())
-        raise StartError(f"{self.service.name} {how}:\n{self.log_tail()}")
+        raise EndedError(f"{self.service.name} {how}:\n{self.log_tail()}")
 
     @property
     def _running(self) -> Process:

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from cli.local.errors import StartError
-from cli.local.process import Pace, ServiceProcess, ending
+from cli.local.process import EndedError, Pace, ServiceProcess, ending
 from cli.local.services import LocalService
 from cli.local.together import together
 from cli.output import Output
@@ -47,7 +47,7 @@ async def keep_running(
     """Starts again whatever ends, for as long as this is awaited.
 
     Raises:
-        StartError: a service keeps ending.
+        StartError: a service keeps ending, or does not come up again.
     """
     async with together() as group:
         for process in processes:
@@ -55,13 +55,15 @@ async def keep_running(
 
 
 async def _keep_running(process: ServiceProcess, output: Output, *, pace: Pace) -> None:
-    name, in_a_row = process.service.name, 0
+    name, in_a_row, started = process.service.name, 0, time.monotonic()
     while True:
-        started = time.monotonic()
         how = ending(await process.ended())
         in_a_row = 1 if time.monotonic() - started > pace.steady else in_a_row + 1
         if in_a_row > pace.restarts:
             raise StartError(f"{name} keeps ending, at last it {how}:\n{process.log_tail()}")
         output.note(f"{name} {how}; starting it again")
         await asyncio.sleep(pace.restart)
+        started = time.monotonic()
         await process.start()
+        with suppress(EndedError):  # that is counted above
+            await process.ready()

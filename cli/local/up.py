@@ -10,6 +10,7 @@ from pathlib import Path
 from cli.client import connect, read_key
 from cli.local.addresses import wait_until_free
 from cli.local.database import owned_database
+from cli.local.errors import StartError
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.postgres import EmbeddedPostgres
 from cli.local.services import Layout, plan_layout, plan_services
@@ -55,9 +56,12 @@ async def _run(data_dir: Path, output: Output) -> None:
 def _prepared(data_dir: Path) -> Layout:
     """The layout, with the folders and keys it needs in place."""
     layout = plan_layout(data_dir)
-    for folder in (data_dir, layout.logs):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    ensure_identity_keys(layout.identity_dir)
+    try:
+        for folder in (data_dir, layout.logs):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ensure_identity_keys(layout.identity_dir)
+    except OSError as error:
+        raise StartError(f"{data_dir} cannot be used: {error.strerror}") from error
     return layout
 
 

@@ -70,6 +70,7 @@ class State:
         streams: for each stream in turn what it sends; an error ends it, a callable is called.
         watches: the same for documents, each stream for the next upload.
         run: what is told of the run that answers.
+        send_errors: how the next messages are refused, each though it was sent.
         refuse: raises for the names of uploads that are refused.
     """
 
@@ -87,6 +88,7 @@ class State:
     )
     last_sequence: int = 0
     sent: list[gateway_service_pb2.SendMessageRequest] = field(default_factory=list)
+    send_errors: deque[ServiceError] = field(default_factory=deque)
     resumed_after: list[int] = field(default_factory=list)
     refuse: Callable[[str], None] = lambda _: None
     deleted: list[str] = field(default_factory=list)
@@ -198,6 +200,8 @@ class _Servicer:
 
     def SendMessage(self, request: Any, context: Any) -> Any:
         self._state.sent.append(request)
+        if self._state.send_errors:
+            _fail(context, self._state.send_errors.popleft())
         return gateway_service_pb2.SendMessageResponse(
             session_id=SESSION_ID, run_id=RUN_ID, message_id=RUN_ID, sequence=1
         )

@@ -78,6 +78,22 @@ class TestSend:
         assert len(ids) == 2
         assert [sent.WhichOneof("to") for sent in state.sent] == ["agent_id", "session_id"]
 
+    def test_where_the_connection_broke_the_same_is_sent_again(
+        self, gateway: Gateway, state: State
+    ) -> None:
+        state.send_errors.extend([AWAY, AWAY])
+
+        assert send(gateway, "hi", agent_id=SESSION_ID, patience=Patience(pause=0)) == SENT
+        assert len(state.sent) == 3
+        assert len({sent.SerializeToString() for sent in state.sent}) == 1
+
+    def test_what_is_refused_is_not_sent_again(self, gateway: Gateway, state: State) -> None:
+        state.send_errors.append(NotFoundError("No such session."))
+        with pytest.raises(grpc.RpcError):
+            send(gateway, "hi", session_id=SESSION_ID)
+
+        assert len(state.sent) == 1
+
 
 class TestAnswer:
     def test_it_goes_on_to_the_end_of_the_run_and_no_further(

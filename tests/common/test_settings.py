@@ -51,6 +51,11 @@ class TestReadSettings:
         assert settings.identity_dir == tmp_path
         assert settings.max_message_bytes == 20 * 1024 * 1024
 
+    def test_an_empty_variable_is_an_unset_one(self, environment: pytest.MonkeyPatch) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_LISTEN", "")
+
+        assert read_settings(ExampleSettings).listen == "127.0.0.1:8051"
+
     def test_settings_cannot_be_changed(self) -> None:
         with pytest.raises(ValidationError):
             read_settings(ExampleSettings).mode = "b"  # type: ignore[misc]  # that is the point

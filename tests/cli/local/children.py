@@ -22,7 +22,8 @@ if behaviour == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 else:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-with serving(os.environ["ADDRESS"], ready=behaviour != "unready"):
+ready = behaviour != "unready" and not os.path.exists(os.environ["DEATH"] + ".slow")
+with serving(os.environ["ADDRESS"], ready=ready):
     print("serving", flush=True)
     while behaviour == "mortal" and not stopped.wait(0.02):
         if os.path.exists(os.environ["DEATH"]):
@@ -44,7 +45,8 @@ def service(folder: Path, *, name: str = "small", behaviour: str = "serve") -> L
         folder: where its module is put.
         name: what the supervisor calls it.
         behaviour: `serve`; `fail` at once; be `mortal`, which is to be killed once there is a file
-            `death` in the folder; be `deaf` to SIGTERM; stay `unready`.
+            `death` in the folder; be `deaf` to SIGTERM; stay `unready`, as all do once there is a
+            file `death.slow`.
     """
     write_service(folder)
     address = f"127.0.0.1:{next(free_ports())}"

@@ -98,6 +98,20 @@ class TestKeepRunning:
         assert (len(pids(tmp_path / "good.log")), is_left(good.address)) == (1, True)
         assert capsys.readouterr().err.count("starting it again") == 2
 
+    async def test_one_that_does_not_come_up_again_ends_all(self, tmp_path: Path) -> None:
+        impatient = Pace(start=0.5, stop=10, restart=0.05)
+
+        async def run() -> None:
+            services = [service(tmp_path)]
+            async with services_running(services, logs=tmp_path, pace=QUICK) as processes:
+                (tmp_path / "death.slow").touch()
+                os.kill(pids(tmp_path / "small.log")[0], signal.SIGKILL)
+                processes[0]._pace = impatient
+                await keep_running(processes, OUTPUT, pace=impatient)
+
+        with pytest.raises(StartError, match=r"^small was not ready after 0\.5 s:"):
+            await asyncio.wait_for(run(), 40)
+
     async def test_one_that_ran_well_for_long_starts_counting_afresh(self, tmp_path: Path) -> None:
         log, patient = tmp_path / "small.log", Pace(20, 10, 0.01, steady=0, restarts=1)
         async with services_running([service(tmp_path)], logs=tmp_path, pace=patient) as processes:

@@ -198,6 +198,12 @@ class TestNotRunning:
         ):
             await up.run_everything(machine.data_dir, Output(as_json=False))
 
+    async def test_a_folder_that_cannot_be_had_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+
+        with pytest.raises(StartError, match=r"/file/data cannot be used: Not a directory$"):
+            await up.run_everything(tmp_path / "file/data", Output(as_json=False))
+
     async def test_a_damaged_key_is_told(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
