@@ -65,5 +65,5 @@ async def _keep_running(process: ServiceProcess, output: Output, *, pace: Pace) 
         await asyncio.sleep(pace.restart)
         started = time.monotonic()
         await process.start()
-        with suppress(EndedError):  # that is counted above
+        with suppress(EndedError):  # counted in the next round
             await process.ready()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 import structlog
+from grpc import aio
 
 from services.common.interceptors.base import AroundInterceptor, Call
 
@@ -27,6 +28,8 @@ class AccessLogInterceptor(AroundInterceptor):
         try:
             yield
             outcome = call.code or grpc.StatusCode.OK
+        except aio.InternalError:  # as a write to a client that has left ends
+            raise
         except Exception:
             outcome = call.code or grpc.StatusCode.UNKNOWN
             raise

@@ -1,6 +1,5 @@
 """The one place where errors become gRPC statuses."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -28,17 +27,18 @@ class ErrorStatusInterceptor(AroundInterceptor):
         """The call; its exceptions leave as statuses."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the last resort: nothing may leave as it is
             leaves = tuple(_leaves(error))
             for abort in leaves:
                 if isinstance(abort, aio.AbortError):
                     raise abort from abort.__cause__
-            if _has_left(leaves):
-                raise asyncio.CancelledError from error
-            await self._abort(call, _told(leaves) or self._internal())
+            await self._abort(call, _told(leaves) or self._internal(leaves))
 
-    def _internal(self) -> ServiceError:
-        self._log.exception("unhandled error")
+    def _internal(self, leaves: Sequence[Exception]) -> ServiceError:
+        # That a client has left is found out by writing to it, and no fault.
+        has_left = all(isinstance(each, aio.InternalError) for each in leaves)
+        log = self._log.debug if has_left else self._log.error
+        log("unhandled error", exc_info=True)
         request_id = current_request_id()
         return ServiceError(
             f"An internal error occurred; quote request {request_id} to the operator.",
@@ -67,8 +67,3 @@ def _told(leaves: Sequence[Exception]) -> ServiceError | None:
     """What the caller may be told, unless one of the errors is no service's own."""
     told = [each for each in leaves if isinstance(each, ServiceError)]
     return told[0] if len(told) == len(leaves) else None
-
-
-def _has_left(leaves: Sequence[Exception]) -> bool:
-    """Whether all that went wrong is that the client is gone, as a write to it finds out."""
-    return all(isinstance(each, aio.InternalError) for each in leaves)

@@ -105,6 +105,11 @@ class TestOutcome:
 
         assert (await logged(handler, leave))["outcome"] == "CANCELLED"
 
+    async def test_so_it_has_where_a_write_to_it_failed(self) -> None:
+        line = await logged(raising(aio.InternalError("batch failed")), unary())
+
+        assert line["outcome"] == "CANCELLED"
+
     async def test_a_deadline_that_passes_is_told_from_that(self) -> None:
         assert (await logged(wait, unary(timeout=0.1)))["outcome"] == "DEADLINE_EXCEEDED"
 
