@@ -52,7 +52,7 @@ class Delimiters:
         char = text[start]
         opens, closes = _flanks(text, start, end)
         count = end - start
-        if char == "~" and count != 2:
+        if (char == "~" and count != 2) or not (opens or closes):
             return
         place = len(self._output) - 1
         run = Run(char, count, place, opens, closes, left=count, before=self.top)
@@ -62,18 +62,20 @@ class Delimiters:
 
     def resolve(self, bottom: Run | None) -> None:
         """Match closers with openers above `bottom`, then drop all that is above it."""
-        floors: dict[tuple[str, bool, int], Run | None] = {}
+        # Where openers of a kind were looked for in vain, by place: the run there may be gone.
+        floors: dict[tuple[str, bool, int], int] = {}
+        lowest = bottom.place if bottom else -1
         closer = self._first_above(bottom)
         while closer:
             if not closer.closes:
                 closer = closer.after
                 continue
             key = (closer.char, closer.opens, closer.count % 3)
-            opener = self._opener(closer, floors.get(key, bottom), bottom)
+            opener = _opener_above(floors.get(key, lowest), closer)
             if opener:
                 closer = self._use(opener, closer)
                 continue
-            floors[key] = closer.before
+            floors[key] = closer.before.place if closer.before else lowest
             following = closer.after
             if not closer.opens:
                 self._unlink(closer)
@@ -87,14 +89,6 @@ class Delimiters:
         while run and run is not bottom and run.before is not bottom:
             run = run.before
         return None if run is bottom else run
-
-    def _opener(self, closer: Run, floor: Run | None, bottom: Run | None) -> Run | None:
-        run = closer.before
-        while run and run is not floor and run is not bottom:
-            if run.fits(closer):
-                return run
-            run = run.before
-        return None
 
     def _use(self, opener: Run, closer: Run) -> Run | None:
         """Use delimiters of both up; the next run to look at."""
@@ -116,6 +110,16 @@ class Delimiters:
             run.after.before = run.before
         else:
             self.top = run.before
+
+
+def _opener_above(floor: int, closer: Run) -> Run | None:
+    """The nearest run before the closer, above the floor, that it closes."""
+    run = closer.before
+    while run and run.place > floor:
+        if run.fits(closer):
+            return run
+        run = run.before
+    return None
 
 
 def _flanks(text: str, start: int, end: int) -> tuple[bool, bool]:

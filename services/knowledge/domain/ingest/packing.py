@@ -13,11 +13,11 @@ from services.knowledge.domain.ingest.boundaries import (
     Place,
     cut_code,
     cut_prose,
-    sentence_starts,
 )
 from services.knowledge.domain.ingest.graphemes import grapheme_end, is_blank
 from services.knowledge.domain.ingest.meter import Meter, units, units_up_to
 from services.knowledge.domain.ingest.nodes import Body, Node, NodeKind
+from services.knowledge.domain.ingest.overlap import overlap_before
 from services.knowledge.domain.ingest.parts import parts_of
 
 # A piece this full is closed rather than filled up with the beginning of a part that is too long.
@@ -26,8 +26,6 @@ _FILLED = 0.5
 _REST = 0.25
 # What a table or fence repeats may take this much; with a longer head its parts go without.
 _FRAME_SHARE = 0.5
-# No overlap takes more of the budget.
-_OVERLAP_SHARE = 0.5
 _ANNOUNCING = (":", "：")
 
 
@@ -72,12 +70,21 @@ class Packer:
         """The stretches in order; none is blank, and only a single character can be too long."""
         taken: list[Node] = []
         while self._todo:
-            opening = self._overlapping(taken) or self._opening(self._todo[-1])
-            opening, count = self._fill(opening)
+            opening, count = self._fill(self._overlapping(taken))
             taken = [self._todo.pop() for _ in range(count)]
             if not is_blank(self._body.text, opening.start, taken[-1].end):
                 yield replace(opening, end=taken[-1].end, tail=taken[-1].missing_tail)
             self._meter.forget()
+
+    def _overlapping(self, taken: Sequence[Node]) -> Stretch:
+        """A piece that begins with the next part, after what it repeats of the one before."""
+        node = self._todo[-1]
+        overlap = overlap_before(
+            node, taken, body=self._body, meter=self._meter, max_tokens=self._overlap_tokens
+        )
+        if not overlap:
+            return self._opening(node)
+        return Stretch(overlap.start, node.start, node.start, overlap.head)
 
     @staticmethod
     def _opening(node: Node) -> Stretch:
@@ -259,36 +266,3 @@ class Packer:
         text = self._body.text
         announces = text.endswith(_ANNOUNCING, node.start, node.end)
         return announces and not self._meter.exceeds(1 - _REST, text, node.start, following.end)
-
-    def _overlapping(self, taken: Sequence[Node]) -> Stretch | None:
-        """An opening that repeats the end of the piece before, as much as is allowed."""
-        if not taken or not self._overlap_tokens:
-            return None
-        node, end = self._todo[-1], taken[-1].end
-        text = self._body.text
-        openings = [
-            Stretch(start, node.start, node.start, head)
-            for start, head in self._repeatable(taken, node)
-            if not self._meter.exceeds(_OVERLAP_SHARE, text, start, end)
-        ]
-        count = bisect_left(openings, True, key=lambda each: self._repeats_too_much(each, end))
-        return openings[count - 1] if count else None
-
-    def _repeats_too_much(self, opening: Stretch, end: int) -> bool:
-        repeated = self._body.text[opening.overlap_start : end]
-        return self._meter.tokens(repeated) > self._overlap_tokens
-
-    def _repeatable(self, taken: Sequence[Node], following: Node) -> Iterator[tuple[int, str]]:
-        """The places where an overlap may begin, last first, and the head that belongs there."""
-        frame = following.frame
-        if frame and following.has_head:
-            return
-        for node in reversed(taken):
-            if node.frame is not frame:
-                return
-            if node.kind is NodeKind.PROSE:
-                head = frame.head if frame else ""
-                starts = sentence_starts(self._body.text, self._cut_start(node), node.end)
-                yield from ((start, head) for start in reversed(starts))
-            if node is not taken[0]:
-                yield node.start, node.missing_head
