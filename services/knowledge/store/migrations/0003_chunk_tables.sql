@@ -19,10 +19,10 @@ BEGIN
              end_line          integer NOT NULL,
              token_count       integer NOT NULL,
              truncated         boolean NOT NULL,
+             embedding         halfvec(%s) NOT NULL,
              text_digest       bytea   NOT NULL CHECK (octet_length(text_digest) = 16),
              heading_path      text[]  NOT NULL,
              text              text    NOT NULL CHECK (octet_length(text) <= 1048576),
-             embedding         halfvec(%s) NOT NULL,
              PRIMARY KEY (document_id, generation, ordinal)
          )', table_name, dimensions);
     EXECUTE format(
