@@ -14,28 +14,31 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 _PROGRAM = """
 import asyncio, sys
-from functools import partial
+from contextlib import asynccontextmanager
 from pathlib import Path
 from services.common.errors import FailedPreconditionError
 from services.common.logging import configure_logging
-from services.common.process import run_service
-from services.common.server import serve, stop_signal
+from services.common.process import run_service, until_stopped
+from services.common.server import serve
 from services.common.settings import ServerSettings
 
 configure_logging("example", level="warning")
 
-async def work():
+@asynccontextmanager
+async def service():
     settings = ServerSettings(
         listen=sys.argv[1], identity_dir=Path(), drain_seconds=0.3, grace_seconds=1
     )
     async with serve(
         settings, services=[], register=lambda _: None, interceptors=(), draining=asyncio.Event()
     ) as server:
-        # Told once signals are waited for.
-        asyncio.get_running_loop().call_soon(partial(print, server.port, flush=True))
-        await stop_signal()
+        print(server.port, flush=True)
+        yield
         print("asked", flush=True)
     print("stopped", flush=True)
+
+def work():
+    return until_stopped(service())
 
 async def fail():
     raise {error}
