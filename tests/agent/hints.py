@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 class LocalSubscription:
     """A waiter; satisfies `ports.Subscription`."""
 
-    def __init__(self, poll: float) -> None:
-        self._poll = poll
+    def __init__(self, hints: "LocalHints") -> None:
+        self._hints = hints
         self._hinted = asyncio.Event()
         self.waited = asyncio.Event()
 
@@ -18,7 +18,7 @@ class LocalSubscription:
         """Return after a hint, or after the time to poll."""
         self.waited.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._hinted.wait(), self._poll)
+            await asyncio.wait_for(self._hinted.wait(), self._hints.poll)
         self._hinted.clear()
 
     def wake(self) -> None:
@@ -44,7 +44,7 @@ class LocalHints:
     @contextmanager
     def subscribe(self, key: str) -> Iterator[LocalSubscription]:
         """Hints at `key`, until the end of the block."""
-        subscription = LocalSubscription(self.poll)
+        subscription = LocalSubscription(self)
         self.subscribed[key].add(subscription)
         try:
             yield subscription
