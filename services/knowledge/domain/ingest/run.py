@@ -1,6 +1,7 @@
 """The way of a claimed document: read, cut, embed. Who called for it writes what comes of it."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from services.common.identity import Identity
@@ -14,6 +15,7 @@ from services.knowledge.domain.ingest.cutting import CutDocument, CutRequest
 from services.knowledge.domain.ingest.embed import EmbedTask, PieceEmbedder, Progress
 from services.knowledge.domain.ingest.failures import TooManyChunksError
 from services.knowledge.domain.ingest.job import IngestedDocument, IngestJob, NewChunk
+from services.knowledge.domain.ingest.pieces import Piece
 from services.knowledge.domain.ingest.policy import ChunkPolicy
 from services.knowledge.domain.models import ChunkId, EmbeddingSpace
 from services.knowledge.domain.ports import Cutter, Embedder, IngestQueue
@@ -84,7 +86,8 @@ class Ingestion:
                 break
             request = replace(request, policy=finer)
             cut, vectors = await self._cut_and_embed(request, task, vectors)
-        chunks = tuple(self._chunks(cut, vectors))
+        # In a thread, because there may be a hundred thousand of them.
+        chunks = await asyncio.to_thread(self._chunks, cut, vectors)
         return IngestedDocument(cut.title, cut.metadata, model.digest, chunks)
 
     async def _model(self, space: EmbeddingSpace, owner: Identity) -> EmbeddingModel:
@@ -111,12 +114,14 @@ class Ingestion:
             raise TooManyChunksError(count=len(cut.pieces), max_chunks=self._tools.max_chunks)
         return cut, await self._tools.pieces.embed(cut, task, known=known)
 
-    def _chunks(self, cut: CutDocument, vectors: Vectors) -> Iterator[NewChunk]:
-        for piece, digest in zip(cut.pieces, cut.digests, strict=True):
-            embedded = vectors[digest]
-            if not embedded.token_count:
-                embedded = replace(embedded, token_count=piece.token_count)
-            yield NewChunk(ChunkId(self._tools.new_id()), piece, embedded, digest)
+    def _chunks(self, cut: CutDocument, vectors: Vectors) -> tuple[NewChunk, ...]:
+        pairs = zip(cut.pieces, cut.digests, strict=True)
+        return tuple(self._chunk(piece, vectors[digest], digest) for piece, digest in pairs)
+
+    def _chunk(self, piece: Piece, embedded: Embedded, digest: TextDigest) -> NewChunk:
+        if not embedded.token_count:
+            embedded = replace(embedded, token_count=piece.token_count)
+        return NewChunk(ChunkId(self._tools.new_id()), piece, embedded, digest)
 
 
 def fitted(policy: ChunkPolicy, max_input_tokens: int) -> ChunkPolicy:

@@ -5,8 +5,9 @@ made under: the write of a worker that lost its claim meanwhile meets no row. Ch
 they were written under as their generation, so that two workers never write the same rows.
 """
 
+import asyncio
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import asyncpg
 import numpy as np
@@ -32,6 +33,7 @@ from services.knowledge.store.postgres.rows import error_to_json, to_policy, to_
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
 _SWITCH_SECONDS = 60.0
+_ROWS_A_TURN = 200
 _COLUMNS = (
     "id",
     "knowledge_base_id",
@@ -185,7 +187,7 @@ class PostgresIngestQueue:
             _expect(await lent.fetchval(statement, job.document_id, job.epoch, *values))
 
     async def _copy(
-        self, lent: PooledConnection, table: str, records: Iterator[tuple[object, ...]]
+        self, lent: PooledConnection, table: str, records: AsyncIterator[tuple[object, ...]]
     ) -> None:
         await lent.copy_records_to_table(
             table,
@@ -225,10 +227,12 @@ def _to_embedded(row: asyncpg.Record) -> Embedded:
     return Embedded(values, row["token_count"], row["truncated"])
 
 
-def _records(
+async def _records(
     job: IngestJob, result: IngestedDocument, generation: int
-) -> Iterator[tuple[object, ...]]:
+) -> AsyncIterator[tuple[object, ...]]:
     for ordinal, chunk in enumerate(result.chunks):
+        if ordinal % _ROWS_A_TURN == 0:
+            await asyncio.sleep(0)  # encoding a large document would keep others waiting
         piece = chunk.piece
         yield (
             chunk.id,
