@@ -18,8 +18,12 @@ from grpc import StatusCode, aio
 
 from cli.local.ports import free_ports
 from services.common.session import open_connection
+from services.common.settings import read_settings
+from services.embedding.main import running_embedding
+from services.embedding.settings import EmbeddingSettings
 from services.knowledge.main import running_knowledge
 from services.knowledge.settings import KnowledgeSettings
+from tests.embedding.service import set_environment
 from tests.knowledge.rpc import refused
 from tests.knowledge.system import (
     ENOUGH,
@@ -304,6 +308,27 @@ class TestOutages:
                 return False
 
             await eventually(is_ready)
+
+
+class TestRealEmbedding:
+    async def test_the_two_services_understand_each_other(
+        self, tmp_path: Path, own_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        variables = {"CHATMIND_EMBEDDING_BACKEND": "bundled"}
+        set_environment(tmp_path / "identity", monkeypatch, variables)
+        settings = read_settings(EmbeddingSettings)
+        async with running_embedding(settings) as embedding:
+            address = f"127.0.0.1:{embedding.port}"
+            async with open_system(tmp_path, own_database, embedding_address=address) as system:
+                alice = system.team().alice
+                base = await alice.base()
+                document = await alice.ingest(base.id, "a.md", TEA + "\n# 茶\n\n把水烧开。\n")
+
+                hits = await alice.search(base.id, "How do I heat water?", top_k=3)
+
+        assert (base.embedding_model, base.embedding_dimensions) == ("use-m3", 512)
+        assert (document.state, document.chunks_total) == (READY, 3)
+        assert {"Boil the water.", "把水烧开。"} == {hit.chunk.text for hit in hits[:2]}
 
 
 class TestDraining:

@@ -1,6 +1,7 @@
 """The service over real gRPC, a real database and a fake embedding service."""
 
 import asyncio
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -327,9 +328,13 @@ class TestCreateDocument:
 
 
 class TestBytesThatDatabasesRefuse:
+    """Case 07: no byte of an upload or a name makes the database refuse it."""
+
+    CASE = CASES / "07-bytes-postgres-refuses"
+
     async def test_a_nul_reads_as_the_replacement_character_everywhere(self, alice: Caller) -> None:
-        content = b"# Log\n\nbefore\0after\n\n## Ti\0tle\n\nbody\n\n## Clean\n\nclean body\n"
         base = await alice.base("na\0me", description="de\0scription")
+        content = (self.CASE / "nul.md").read_bytes()
 
         document = await alice.ingest(
             base.id, "fi\0le.md", content, metadata={"k\0ey": ["v\0alue", {"\0": "\0"}]}
@@ -337,17 +342,30 @@ class TestBytesThatDatabasesRefuse:
 
         assert (base.display_name, base.description) == ("na\ufffdme", "de\ufffdscription")
         assert (document.state, document.display_name) == (READY, "fi\ufffdle.md")
-        assert {key: plain(value) for key, value in document.metadata.items()} == {
-            "k\ufffdey": ["v\ufffdalue", {"\ufffd": "\ufffd"}]
-        }
-        assert [
-            (list(each.heading_path), each.text) for each in await alice.chunks(document.id)
-        ] == [
-            (["Log"], "before\ufffdafter"),
-            (["Log", "Ti\ufffdtle"], "body"),
-            (["Log", "Clean"], "clean body"),
-        ]
+        metadata = {key: plain(value) for key, value in document.metadata.items()}
+        assert metadata == {"k\ufffdey": ["v\ufffdalue", {"\ufffd": "\ufffd"}]}
+        assert self.sections("nul.md") == await shown(alice, document.id)
         assert await alice.search(base.id, "wh\0at")
+
+    async def test_a_code_page_is_read_where_it_is_declared(self, alice: Caller) -> None:
+        base = await alice.base()
+        content = (self.CASE / "cp1252.md").read_bytes()
+
+        with refused(StatusCode.INVALID_ARGUMENT, "INVALID_ENCODING") as refusal:
+            await alice.put(base.id, "menu.md", content)
+        assert refusal.told.metadata == {"byte_offset": "5", "document": "menu.md"}
+        media_type = "text/markdown; charset=windows-1252"
+        document = await alice.ingest(base.id, "menu.md", content, media_type=media_type)
+
+        expected = self.sections("cp1252.md", "charset windows-1252")
+        assert expected == await shown(alice, document.id)
+
+    def sections(self, *keys: str) -> list[tuple[list[str], str]]:
+        """The sections that the case expects: path and body."""
+        expected = json.loads((self.CASE / "expected.json").read_text(encoding="utf-8"))
+        for key in keys:
+            expected = expected[key]
+        return [(section["path"], section["body"]) for section in expected["sections"]]
 
     async def test_a_nul_in_front_matter_too(self, alice: Caller) -> None:
         base = await alice.base()
@@ -846,6 +864,12 @@ async def everything(caller: Caller, base_id: str, document_id: str) -> list[Any
         await caller.get(document_id),
         await caller.chunks(document_id),
     ]
+
+
+async def shown(caller: Caller, document_id: str) -> list[tuple[list[str], str]]:
+    """The chunks of a document: path and text."""
+    chunks = await caller.chunks(document_id)
+    return [(list(chunk.heading_path), chunk.text) for chunk in chunks]
 
 
 def header(base_id: str, **fields: Any) -> pb.UploadDocumentRequest:
