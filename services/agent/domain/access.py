@@ -19,7 +19,4 @@ def check_may_change(identity: Identity, agent: Agent) -> None:
     """
     shared = agent.settings.visibility is Visibility.TENANT
     if agent.owner_user_id != identity.user_id and not (shared and identity.is_admin):
-        raise PermissionDeniedError(
-            "Only its owner or an admin of the tenant may change this agent.",
-            metadata={"resource": "agent", "id": agent.id},
-        )
+        raise PermissionDeniedError("Only its owner and the tenant's admins may change this agent.")

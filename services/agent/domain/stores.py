@@ -215,8 +215,8 @@ class Pulse:
     """Where a session stands.
 
     Attributes:
-        last_sequence: sequence of the newest message; every run below is as old, or older.
-        runs: those that have not ended, and those from a turn on, in turn order.
+        last_sequence: sequence of the newest message.
+        runs: those from a turn on, in turn order, as they stood at the same moment.
     """
 
     last_sequence: int
@@ -266,6 +266,11 @@ class RunStore(Protocol):
 
     async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
         """Where a session stands.
+
+        Args:
+            identity: the user.
+            session_id: the session.
+            from_turn: runs of earlier turns are left out.
 
         Raises:
             NotFoundError: the user has no such session.

@@ -100,8 +100,7 @@ class MemoryDatabase:
         )
         if digest != request.digest:
             raise RequestIdReusedError(
-                f"Request {request.id} came before with other content.",
-                metadata={"request_id": request.id},
+                f"The request id {request.id} came before with other content."
             )
         return result
 

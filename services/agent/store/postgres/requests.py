@@ -59,8 +59,5 @@ def _same(row: Record | None, request: RequestKey) -> str | None:
     if row is None:
         return None
     if row["digest"] != request.digest:
-        raise RequestIdReusedError(
-            f"Request {request.id} came before with other content.",
-            metadata={"request_id": request.id},
-        )
+        raise RequestIdReusedError(f"The request id {request.id} came before with other content.")
     return str(row["result_id"])

@@ -75,13 +75,12 @@ UPDATE run SET cancel_requested = true
 WHERE tenant = $1 AND user_id = $2 AND id = $3
 RETURNING *
 """
-_LAST_SEQUENCE = """
-SELECT last_sequence FROM chat_session WHERE tenant = $1 AND user_id = $2 AND id = $3
-"""
-_FROM_TURN = """
-SELECT * FROM run
-WHERE tenant = $1 AND user_id = $2 AND session_id = $3 AND turn >= $4
-ORDER BY turn LIMIT $5
+_PULSE = """
+SELECT run.*, chat_session.last_sequence
+FROM chat_session
+LEFT JOIN run ON run.session_id = chat_session.id AND run.turn >= $4
+WHERE chat_session.tenant = $1 AND chat_session.user_id = $2 AND chat_session.id = $3
+ORDER BY run.turn LIMIT $5
 """
 
 
@@ -149,14 +148,13 @@ class PostgresRunStore:
             return ended
 
     async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
-        key = (identity.tenant, identity.user_id, session_id)
+        key = (identity.tenant, identity.user_id, session_id, from_turn, _MOST_TOLD)
         async with connection(self._pool) as lent:
-            # The runs first: no run may be told of before its messages.
-            rows = await lent.fetch(_FROM_TURN, *key, from_turn, _MOST_TOLD)
-            last_sequence = await lent.fetchval(_LAST_SEQUENCE, *key)
-        if last_sequence is None:
+            rows = await lent.fetch(_PULSE, *key)
+        if not rows:
             raise unknown("session", session_id)
-        return Pulse(last_sequence, [run_of(row) for row in rows])
+        runs = [run_of(row) for row in rows if row["id"] is not None]
+        return Pulse(rows[0]["last_sequence"], runs)
 
     async def _admit(
         self,
