@@ -26,7 +26,6 @@ from services.embedding.clients.openai import OpenAIBackend
 from services.embedding.domain.batching import Batcher
 from services.embedding.domain.embed import Embedding
 from services.embedding.domain.models import (
-    BUNDLED_MODEL,
     BackendKind,
     BatchLimits,
     ModelName,
@@ -42,8 +41,8 @@ _NAME = "embedding"
 _DOMAIN = "embedding.chatmind"
 _CALLERS = frozenset({"knowledge"})
 
-# Small calls, because a query waits for the one that runs: two pieces of 900 characters take 25 ms,
-# and larger calls are no faster a text.
+# Calls are small because a query waits for the running one: two chunks of 900 characters take
+# 25 ms, and larger calls are no faster per text.
 _BUNDLED_LIMITS = BatchLimits(max_texts=64, max_chars=2_000, alone_above=2_000)
 
 
@@ -56,21 +55,21 @@ def main() -> None:
 
 @asynccontextmanager
 async def running_embedding(settings: EmbeddingSettings) -> AsyncIterator[RunningServer]:
-    """An embedding service that answers for as long as the block lasts, and then drains.
+    """An embedding service that runs for as long as the block lasts, and then drains.
 
     Raises:
-        ListenError: the address is taken, or none of this machine's.
+        ListenError: the address is taken, or not one of this machine's.
         FileNotFoundError: a key is missing.
     """
     trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
     verifier = IdentityVerifier(_NAME, trusted, clock=now)
     async with AsyncExitStack() as stack:
         batchers = await _batchers(settings, stack)
-        default = await _default(settings, [each.backend for each in batchers])
+        default = await _default_model(settings, [each.backend for each in batchers])
         servicer = EmbeddingServicer(Embedding(Registry(batchers, default=default)))
         tasks = await stack.enter_async_context(background_tasks())
         for batcher in batchers:
-            _keep_up(batcher, settings, default=default, tasks=tasks)
+            _start(batcher, settings, default=default, tasks=tasks)
 
         def register(server: aio.Server) -> None:
             embedding_service_pb2_grpc.add_EmbeddingServiceServicer_to_server(servicer, server)
@@ -86,10 +85,10 @@ async def running_embedding(settings: EmbeddingSettings) -> AsyncIterator[Runnin
         )
 
 
-def _keep_up(
+def _start(
     batcher: Batcher, settings: EmbeddingSettings, *, default: ModelName, tasks: BackgroundTasks
 ) -> None:
-    """Let a way to a model work, and know how its backend is."""
+    """Start a batcher's work, and the checks of its backend."""
     backend = batcher.backend
     name = backend.spec.name
     tasks.start(f"batcher {name}", batcher.run())
@@ -97,12 +96,12 @@ def _keep_up(
         checking = keep_checking(backend, every=settings.check_interval_seconds)
         tasks.start(f"check {name}", checking)
     elif name == default:
-        # Loaded it takes memory; where it is not the default, the first call loads it.
+        # It takes much memory, so one that is not the default is left to the first call.
         tasks.start(f"load {name}", backend.check())
 
 
 async def _batchers(settings: EmbeddingSettings, stack: AsyncExitStack) -> list[Batcher]:
-    """The ways to every model that is configured; what they need is closed with the stack."""
+    """A batcher for every configured model; the stack closes what they need."""
     batchers = [_bundled(settings, stack)]
     if settings.serves_ollama:
         batchers.append(await _ollama(settings, stack))
@@ -138,7 +137,7 @@ async def _ollama(settings: EmbeddingSettings, stack: AsyncExitStack) -> Batcher
     limits = BatchLimits(
         max_texts=settings.ollama_max_call_texts,
         max_chars=settings.ollama_max_call_chars,
-        # A text that may exceed the window travels alone: only then its tokens are told.
+        # A text that may exceed the window is sent alone: only then is its token count known.
         alone_above=settings.ollama_max_input_tokens,
     )
     return _batcher(settings, backend, limits=limits, concurrency=settings.ollama_concurrency)
@@ -191,23 +190,21 @@ def _batcher(
     )
 
 
-async def _default(settings: EmbeddingSettings, backends: Sequence[Backend]) -> ModelName:
-    """The model that an empty name stands for, as the settings or what is there decide."""
-    log = structlog.get_logger(_NAME)
+async def _default_model(settings: EmbeddingSettings, backends: Sequence[Backend]) -> ModelName:
+    """The model that an empty name stands for: the configured one, or the best that is ready."""
     by_kind = {backend.spec.kind: backend for backend in backends}
     async with asyncio.TaskGroup() as group:
         for kind, backend in by_kind.items():
             if kind is not BackendKind.BUNDLED:
                 group.create_task(backend.check())
     if settings.backend is not None:
-        chosen = by_kind[BackendKind(settings.backend)].spec
-        log.info("default model", model=chosen.name, backend=settings.backend, why="as configured")
-        return chosen.name
-    ollama = by_kind[BackendKind.OLLAMA]
-    if ollama.state.ready:
-        why = f"Ollama answers at {settings.ollama_url} and has it"
-        log.info("default model", model=ollama.spec.name, backend="ollama", why=why)
-        return ollama.spec.name
-    why = f"no Ollama with {ollama.spec.name} answers at {settings.ollama_url}"
-    log.info("default model", model=BUNDLED_MODEL, backend="bundled", why=why)
-    return BUNDLED_MODEL
+        chosen, why = by_kind[settings.backend], "as configured"
+    elif (ollama := by_kind[BackendKind.OLLAMA]).state.ready:
+        chosen, why = ollama, f"Ollama answers at {settings.ollama_url} and has it"
+    else:
+        chosen = by_kind[BackendKind.BUNDLED]
+        why = f"no Ollama with {ollama.spec.name} answers at {settings.ollama_url}"
+    spec = chosen.spec
+    log = structlog.get_logger(_NAME)
+    log.info("default model", model=spec.name, backend=spec.kind.value, why=why)
+    return spec.name

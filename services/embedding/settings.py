@@ -1,20 +1,13 @@
-"""What the embedding service is told, from the environment."""
+"""The embedding service's settings, read from the environment."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, model_validator
 
 from services.common.settings import Address, ServerSettings, settings_config
-from services.embedding.domain.models import BUNDLED_MODEL
+from services.embedding.domain.models import BUNDLED_MODEL, BackendKind
 
 _OLLAMA_PORT = 11434
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -26,36 +19,32 @@ _KNOWN_DIMENSIONS = {
 
 
 def url_of_ollama(host: str) -> str:
-    """The URL behind `OLLAMA_HOST`, which may lack scheme, host or port.
+    """The URL that `OLLAMA_HOST` stands for; scheme, host or port may be missing.
 
     Raises:
-        ValueError: it is no address of an HTTP server.
+        ValueError: it is not the address of an HTTP server.
     """
     with_scheme = host.strip() if "://" in host else f"http://{host.strip()}"
     parts = urlsplit(with_scheme)
     if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError("must be host, host:port or an http(s) URL")
     port = parts.port or (_DEFAULT_PORTS[parts.scheme] if "://" in host else _OLLAMA_PORT)
-    # What Ollama binds to is where it is: 0.0.0.0 there stands for this machine here.
+    # OLLAMA_HOST may be what Ollama binds to: 0.0.0.0 is reached as this machine.
     name = parts.hostname if parts.hostname not in {None, "", "0.0.0.0", "::"} else "127.0.0.1"  # noqa: S104
     netloc = f"[{name}]:{port}" if ":" in f"{name}" else f"{name}:{port}"
     return f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}"
 
 
 def http_url(url: str) -> str:
-    """The URL without a slash at its end.
+    """The URL without its trailing slash.
 
     Raises:
-        ValueError: it is no http(s) URL.
+        ValueError: it is not an http(s) URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ValueError("must be an http(s) URL")
     return url.rstrip("/")
-
-
-def _blank_is_unset(value: object) -> object:
-    return None if value == "" else value
 
 
 Dimensions = Annotated[int, Field(ge=1, le=16_000)]
@@ -65,19 +54,17 @@ Prefix = Annotated[str, Field(max_length=1000)]
 
 
 class EmbeddingSettings(ServerSettings):
-    """Variables that begin with `CHATMIND_EMBEDDING_`, besides what Ollama and OpenAI go by.
+    """Variables that begin with `CHATMIND_EMBEDDING_`, and the usual ones of Ollama and OpenAI.
 
-    `backend` chooses the default model: Ollama's, the bundled one, or an OpenAI-compatible
-    endpoint's; unset, Ollama's where it answers and has the model, else the bundled one. Models of
-    the other backends that are configured can be asked for by name all the same.
+    `backend` chooses the default model. Unset, that is Ollama's if Ollama answers and has the
+    model, otherwise the bundled one. The models of all other configured backends can still be
+    requested by name.
     """
 
     model_config = settings_config("CHATMIND_EMBEDDING_")
 
     listen: Address = "127.0.0.1:8053"
-    backend: Annotated[
-        Literal["ollama", "bundled", "openai"] | None, BeforeValidator(_blank_is_unset)
-    ] = None
+    backend: BackendKind | None = None
 
     max_batch_size: int = Field(default=256, ge=1, le=256)
     max_pending_texts: int = Field(default=8_192, ge=1, le=1_000_000)
@@ -103,13 +90,13 @@ class EmbeddingSettings(ServerSettings):
         validation_alias=AliasChoices("CHATMIND_EMBEDDING_OPENAI_BASE_URL", "OPENAI_BASE_URL"),
     )
     openai_model: ModelId = "text-embedding-3-small"
-    openai_dimensions: Annotated[Dimensions | None, BeforeValidator(_blank_is_unset)] = None
+    openai_dimensions: Dimensions | None = None
     openai_send_dimensions: bool = False
     openai_api_key: SecretStr = Field(
         default=SecretStr(""),
         validation_alias=AliasChoices("CHATMIND_EMBEDDING_OPENAI_API_KEY", "OPENAI_API_KEY"),
     )
-    openai_api_key_file: Annotated[Path | None, BeforeValidator(_blank_is_unset)] = None
+    openai_api_key_file: Path | None = None
     openai_max_input_tokens: int = Field(default=8_192, ge=16, le=1_000_000)
     openai_timeout_seconds: Seconds = 60.0
     openai_concurrency: int = Field(default=4, ge=1, le=64)
@@ -120,17 +107,18 @@ class EmbeddingSettings(ServerSettings):
 
     @property
     def serves_ollama(self) -> bool:
-        """Whether Ollama's model can be asked for."""
-        return self.backend in {None, "ollama"} or "ollama_url" in self.model_fields_set
+        """Whether Ollama's model can be requested."""
+        chosen = self.backend in {None, BackendKind.OLLAMA}
+        return chosen or "ollama_url" in self.model_fields_set
 
     @property
     def serves_openai(self) -> bool:
-        """Whether the endpoint's model can be asked for."""
-        return self.backend == "openai" or "openai_model" in self.model_fields_set
+        """Whether the OpenAI-compatible endpoint's model can be requested."""
+        return self.backend is BackendKind.OPENAI or "openai_model" in self.model_fields_set
 
     @property
     def openai_size(self) -> int:
-        """Numbers in a vector of the endpoint's model; 0 where nobody told."""
+        """Dimensions of the endpoint's model; 0 if neither set nor known."""
         return self.openai_dimensions or _KNOWN_DIMENSIONS.get(self.openai_model, 0)
 
     @model_validator(mode="after")

@@ -1,1 +1,1 @@
-"""The service as gRPC callers see it."""
+"""The gRPC side of the service."""

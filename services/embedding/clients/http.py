@@ -1,4 +1,4 @@
-"""JSON over HTTP with an engine: whole answers in bounded time and size, or the reason why not."""
+"""JSON over HTTP to an engine: whole answers within bounded time and size, or why there is none."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Literal, NoReturn
+from typing import Literal
 
 import httpx
 
@@ -19,7 +19,8 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 _LONGEST_WAIT = 300.0
 _CONNECT_SECONDS = 5.0
 _IDLE_SECONDS = 3.0
-_ELSEWHERE = frozenset(
+# The engine or a proxy is at fault here, whatever the texts were.
+_NOT_THE_TEXTS = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_EARLY,
@@ -32,7 +33,7 @@ _ELSEWHERE = frozenset(
 
 
 class UnreachableError(Exception):
-    """No whole answer came; says why in words that may be shown."""
+    """No complete answer came; the message says why and may be shown to callers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Answer:
 
     Attributes:
         status: the status code.
-        body: what the JSON says; None where it is no JSON.
-        retry_after: seconds after which the engine wants to be asked again, where it says so.
+        body: the parsed JSON; None if it is not JSON.
+        retry_after: seconds to wait before the next call, if the engine says so.
     """
 
     status: int
@@ -51,36 +52,36 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the engine did what it was asked."""
+        """Whether the call succeeded."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def error(self) -> str:
-        """What the engine says went wrong, for matching and for the log; empty where nothing."""
+        """The engine's error message, for matching and for the log; empty if there is none."""
         error = self.body.get("error", "") if isinstance(self.body, dict) else ""
         message = error.get("message", "") if isinstance(error, dict) else error
         return message[:200] if isinstance(message, str) else ""
 
 
 class JsonClient:
-    """Asks one engine; opened by `open_json_client`."""
+    """Talks to one engine; opened by `open_json_client`."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def get(self, path: str, *, seconds: float) -> Answer:
-        """What the engine answers to GET within so many seconds.
+        """The engine's answer to a GET, complete within so many seconds.
 
         Raises:
-            UnreachableError: no whole answer came.
+            UnreachableError: no complete answer came.
         """
         return await self._exchange("GET", path, None, seconds=seconds)
 
     async def post(self, path: str, payload: object, *, seconds: float) -> Answer:
-        """What the engine answers to a POST of JSON within so many seconds.
+        """The engine's answer to a POST of JSON, complete within so many seconds.
 
         Raises:
-            UnreachableError: no whole answer came.
+            UnreachableError: no complete answer came.
         """
         content = json.dumps(payload, ensure_ascii=False).encode()
         return await self._exchange("POST", path, content, seconds=seconds)
@@ -106,15 +107,15 @@ class JsonClient:
 async def open_json_client(
     base_url: str, *, headers: Mapping[str, str], trust_env: bool
 ) -> AsyncIterator[JsonClient]:
-    """A client of the engine below `base_url`.
+    """A client of the engine at `base_url`.
 
     Args:
         base_url: paths are appended to it.
         headers: sent with every request.
-        trust_env: go through the proxies that the environment names.
+        trust_env: use the proxies that the environment names.
     """
     timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
-    # Engines drop idle connections, some after 5 s; a request sent just then would fail.
+    # Engines drop idle connections, some after 5 s; a request sent at that moment would fail.
     limits = httpx.Limits(keepalive_expiry=_IDLE_SECONDS)
     async with httpx.AsyncClient(
         base_url=base_url,
@@ -122,35 +123,36 @@ async def open_json_client(
         timeout=timeout,
         limits=limits,
         trust_env=trust_env,
-        # Without TLS there is no need to spend 60 ms on loading certificates.
+        # Loading certificates takes 60 ms, which plain HTTP can save.
         verify=base_url.startswith("https:"),
     ) as http:
         yield JsonClient(http)
 
 
-def refuse(answer: Answer, spec: ModelSpec, *, lacking: str) -> NoReturn:
-    """Raises what an answer other than success means.
+def error_of(
+    answer: Answer, spec: ModelSpec, *, not_found: str
+) -> BackendUnavailableError | TextsRefusedError:
+    """The error that an unsuccessful answer stands for.
 
     Args:
-        answer: what came.
-        spec: the model that was asked.
-        lacking: what to say where the engine does not know the model.
+        answer: the answer.
+        spec: the model that was called.
+        not_found: what to say on 404.
 
-    Raises:
-        BackendUnavailableError: the engine is not well or will not serve us, whatever the texts.
-        TextsRefusedError: the texts may be why.
+    Returns:
+        A `TextsRefusedError` if the texts may be the cause, otherwise a `BackendUnavailableError`:
+        the engine is down or will not serve us, whatever the texts.
     """
     match answer.status:
         case HTTPStatus.NOT_FOUND:
-            raise BackendUnavailableError(spec, lacking)
+            return BackendUnavailableError(spec, not_found)
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-            raise BackendUnavailableError(spec, "it does not accept our credentials")
-        case status if status in _ELSEWHERE or status < HTTPStatus.BAD_REQUEST:
-            raise BackendUnavailableError(
-                spec, f"it answers HTTP {status}", retry_after=answer.retry_after
-            )
+            return BackendUnavailableError(spec, "it does not accept our credentials")
+        case status if status in _NOT_THE_TEXTS or status < HTTPStatus.BAD_REQUEST:
+            why = f"it answers HTTP {status}"
+            return BackendUnavailableError(spec, why, retry_after=answer.retry_after)
         case status:
-            raise TextsRefusedError(f"HTTP {status}")
+            return TextsRefusedError(f"HTTP {status}")
 
 
 async def _read(response: httpx.Response) -> bytes:
@@ -170,6 +172,6 @@ def _parsed(raw: bytes) -> object:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    # An HTTP date is allowed here too; it needs both clocks right, and nobody is hurt without it.
+    # HTTP allows a date here too; it would need both clocks to be right, and can be done without.
     told = response.headers.get("retry-after", "")
     return min(float(told), _LONGEST_WAIT) if told.isascii() and told.isdigit() else None

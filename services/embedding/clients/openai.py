@@ -1,14 +1,15 @@
 """An OpenAI-compatible `/v1/embeddings` endpoint.
 
-A client of its own: of the endpoint one route is needed, and the official SDK costs as much CPU a
-call as embedding a short text does.
+This is not the official SDK: only one route is needed, and the SDK uses as much CPU per call as
+embedding a short text does.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from http import HTTPStatus
 
 from services.embedding.clients.health import Health
-from services.embedding.clients.http import Answer, JsonClient, UnreachableError, refuse
+from services.embedding.clients.http import Answer, JsonClient, UnreachableError, error_of
 from services.embedding.domain.checks import outcomes_by_index
 from services.embedding.domain.errors import BackendUnavailableError
 from services.embedding.domain.models import (
@@ -20,8 +21,7 @@ from services.embedding.domain.models import (
     Vector,
 )
 
-_CREDENTIALS_REFUSED = (401, 403)
-_SERVER_ERROR = 500
+_CREDENTIALS_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class OpenAIBackend:
@@ -37,15 +37,15 @@ class OpenAIBackend:
         seconds: float,
         check_seconds: float,
     ) -> None:
-        """Makes one.
+        """Describe the model; the endpoint is not contacted yet.
 
         Args:
-            client: asks the endpoint; sends the key.
+            client: talks to the endpoint, and sends the key.
             spec: the model.
-            prefixes: what the model wants written before each text.
-            send_dimensions: ask for `spec.dimensions`, which only some models understand.
-            seconds: how long a call may take.
-            check_seconds: how long a check may take.
+            prefixes: what the model expects in front of each text.
+            send_dimensions: request `spec.dimensions`, which only some models understand.
+            seconds: timeout of a call.
+            check_seconds: timeout of a check.
         """
         self.spec = spec
         self._client = client
@@ -57,30 +57,31 @@ class OpenAIBackend:
 
     @property
     def state(self) -> BackendState:
-        """How it was when last heard of."""
+        """The last known state."""
         return self._health.state
 
     async def check(self) -> None:
-        """Ask whether the endpoint is there and takes our key.
+        """Find out whether the endpoint is up and accepts our key.
 
-        Not every endpoint lists its models, so that no list proves nothing.
+        Not every endpoint lists its models, so a missing list proves nothing.
         """
         try:
             answer = await self._client.get("models", seconds=self._check_seconds)
         except UnreachableError as error:
-            self._health.ill(str(error))
+            self._health.mark_unavailable(str(error))
             return
-        if answer.status >= _SERVER_ERROR or answer.status in _CREDENTIALS_REFUSED:
-            self._health.ill(f"it answers HTTP {answer.status}")
+        failed = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if failed or answer.status in _CREDENTIALS_REFUSED:
+            self._health.mark_unavailable(f"it answers HTTP {answer.status}")
         else:
-            self._health.well()
+            self._health.mark_ready()
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Outcome]:
-        """One call."""
+        """Make one call."""
         try:
             return await self._embed(self._prefixes.apply(texts, purpose))
         except BackendUnavailableError as error:
-            self._health.ill(error.message)
+            self._health.mark_unavailable(error.message)
             raise
 
     async def _embed(self, inputs: list[str]) -> list[Outcome]:
@@ -95,15 +96,15 @@ class OpenAIBackend:
         except UnreachableError as error:
             raise BackendUnavailableError(self.spec, f"the endpoint: {error}") from error
         if not answer.ok:
-            self._health.refused(answer.status, answer.error)
-            refuse(answer, self.spec, lacking="the endpoint does not know the model")
+            self._health.log_refusal(answer.status, answer.error)
+            raise error_of(answer, self.spec, not_found="the endpoint does not know the model")
         return self._read(answer, inputs)
 
     def _read(self, answer: Answer, inputs: Sequence[str]) -> list[Outcome]:
         body = answer.body
         if not isinstance(body, dict):
-            raise BackendUnavailableError(self.spec, "what answers does not speak as OpenAI does")
-        self._health.well()
+            raise BackendUnavailableError(self.spec, "its answer is not in OpenAI's format")
+        self._health.mark_ready()
         found = outcomes_by_index(
             body.get("data"), count=len(inputs), dimensions=self.spec.dimensions
         )
@@ -113,6 +114,6 @@ class OpenAIBackend:
 
 
 def _token_count(usage: object) -> int:
-    """The tokens of a call with a single text; 0 where the endpoint does not tell."""
+    """The tokens of a call with a single text; 0 if the endpoint does not say."""
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return count if type(count) is int and 0 < count < 2**31 else 0

@@ -1,1 +1,1 @@
-"""Models, batches and what counts as a vector; knows no transport and no engine."""
+"""Models, batches and the checks of vectors; free of any transport or engine."""

@@ -1,7 +1,7 @@
-"""Joins what callers ask at the same time into few calls to the backend, and splits what is large.
+"""Merges concurrent requests into few backend calls, and splits large ones.
 
-Nothing is held back to let a batch grow: while the backend works, the next batch collects. Queries
-go before documents, so that a search waits for one call and not for somebody's ten thousand pieces.
+No batch is held back so that it can grow: the next one fills while the backend works. Queries go
+before documents, so a search waits for one call, not for somebody's ten thousand chunks.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from services.embedding.domain.ports import Backend
 from services.embedding.domain.queue import Job, Slice, TextQueue
 
 QUERIES_IN_A_ROW = 16
-"""After so many batches of queries one of documents has its turn, lest it wait for ever."""
+"""After this many batches of queries comes one of documents, lest those wait forever."""
 
 
 class Batcher:
-    """The way to one backend; `run` must be running for `embed` to get anywhere."""
+    """The queue in front of one backend; `embed` returns only while `run` is running."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class Batcher:
         max_pending_texts: int,
         max_pending_chars: int,
     ) -> None:
-        """Makes one.
+        """Start with an empty queue.
 
         Args:
-            backend: what computes.
+            backend: computes the vectors.
             limits: what one call to it may carry.
             concurrency: how many calls may run at once.
-            max_pending_texts: how many texts of either purpose may wait.
-            max_pending_chars: the characters of these together.
+            max_pending_texts: how many texts may wait, per purpose.
+            max_pending_chars: how many characters these may have together.
         """
         self.backend = backend
         self._concurrency = concurrency
@@ -48,7 +48,7 @@ class Batcher:
         self._queries_in_a_row = 0
 
     async def run(self) -> None:
-        """Work until cancelled; then whoever still waits is told to ask again."""
+        """Work until cancelled; requests that still wait then fail as retriable."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
@@ -62,8 +62,8 @@ class Batcher:
         """One outcome for each text, in their order.
 
         Raises:
-            BusyError: too much waits already.
-            BackendUnavailableError: the backend could not be asked.
+            BusyError: too much is waiting already.
+            BackendUnavailableError: the backend could not be reached.
         """
         if self._ended:
             raise self._ending()
@@ -84,7 +84,7 @@ class Batcher:
     def _admit(self, queue: TextQueue, texts: Sequence[str]) -> None:
         max_texts, max_chars = self._max_pending
         chars = queue.chars + sum(map(len, texts))
-        # An empty queue takes in any request, however large its caller may make it.
+        # An empty queue accepts a request of any size; otherwise a large one could never run.
         if queue and (queue.texts + len(texts) > max_texts or chars > max_chars):
             raise BusyError(self.backend.spec)
 
@@ -94,7 +94,7 @@ class Batcher:
             texts = [text for part in batch for text in part.texts]
             try:
                 outcomes = await embed_each(self.backend, texts, purpose=purpose)
-            except Exception as error:  # noqa: BLE001 - told to these callers; the others go on
+            except Exception as error:  # noqa: BLE001 - raised to these callers; others go on
                 self._fail(purpose, batch, error)
             else:
                 _settle(batch, outcomes)

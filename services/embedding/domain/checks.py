@@ -1,8 +1,8 @@
-"""What counts as a vector: an engine's answer is looked at before anything is made of it.
+"""What counts as a vector: an engine's answer is checked before it is used.
 
-A fault of one vector concerns its text alone. A wrong number of vectors, or vectors of another
-size, concern the whole answer: nobody can say any more which vector belongs to which text, or
-which model computed it.
+A fault in one vector concerns its text only. A wrong number of vectors, or vectors of another size,
+spoil the whole answer: it is no longer clear which vector belongs to which text, or which model
+computed it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,13 @@ _SMALLEST_NORM = 1e-12
 
 
 def outcomes(rows: object, *, count: int, dimensions: int) -> list[Outcome]:
-    """One outcome for each of `count` texts from the rows of an answer, as JSON gives them."""
+    """One outcome for each of `count` texts, from the rows of an answer as parsed from JSON.
+
+    Args:
+        rows: should be `count` lists of `dimensions` numbers.
+        count: how many texts were sent.
+        dimensions: numbers in each vector.
+    """
     if not isinstance(rows, list):
         return [Fault("a list of vectors", _kind(rows))] * count
     if whole := _fault_of_all(rows, count=count, dimensions=dimensions):
@@ -27,9 +33,9 @@ def outcomes(rows: object, *, count: int, dimensions: int) -> list[Outcome]:
 
 
 def outcomes_by_index(items: object, *, count: int, dimensions: int) -> list[Outcome]:
-    """The same from `{"index": …, "embedding": …}` items, which may come in any order.
+    """As `outcomes`, from `{"index": …, "embedding": …}` items in any order.
 
-    Where no item has an index they are taken in the order they come.
+    If no item has an index, their own order counts.
     """
     if not isinstance(items, list):
         return [Fault("a list of vectors", _kind(items))] * count
@@ -44,7 +50,7 @@ def outcomes_by_index(items: object, *, count: int, dimensions: int) -> list[Out
 
 
 def unit(row: NDArray[np.floating]) -> Outcome:
-    """The vector brought to unit length, or what keeps it from having one."""
+    """The row scaled to unit length, or the fault that makes this impossible."""
     wide = row.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         norm = float(np.linalg.norm(wide))
@@ -79,7 +85,7 @@ def _outcome(row: object, dimensions: int) -> Outcome:
 
 
 def _numbers(row: Sequence[object]) -> TypeGuard[Sequence[float]]:
-    # By exact type: bool is an int to isinstance, and NumPy would read "NaN" and None as numbers.
+    # By exact type: isinstance takes bool for int, and NumPy would read "NaN" and None as numbers.
     return set(map(type, row)) <= {int, float}
 
 

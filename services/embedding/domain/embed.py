@@ -1,4 +1,4 @@
-"""The use cases: embed texts, and tell which models can."""
+"""The use cases: embed texts, and list the models."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _HEAD = 100
 
 @dataclass(frozen=True, slots=True)
 class EmbedInput:
-    """What a caller asks.
+    """A request to embed texts.
 
     Attributes:
         model: a model's name; empty for the default.
@@ -30,7 +30,13 @@ class EmbedInput:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What a caller gets: one vector for each text, and what computed them."""
+    """One vector for each text, and what computed them.
+
+    Attributes:
+        spec: the model.
+        digest: names its exact weights; empty if the backend does not say.
+        vectors: in the order of the texts.
+    """
 
     spec: ModelSpec
     digest: str
@@ -39,7 +45,13 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model and how it is now."""
+    """A model that can be requested, with its present state.
+
+    Attributes:
+        spec: the model.
+        state: the last known state of its backend.
+        default: whether an empty name stands for it.
+    """
 
     spec: ModelSpec
     state: BackendState
@@ -47,20 +59,20 @@ class ServedModel:
 
 
 class Embedding:
-    """Embeds with whatever the registry holds."""
+    """Embeds texts with the registered models."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def embed(self, asked: EmbedInput) -> Embedded:
-        """The vectors of all texts, or none.
+        """The vectors of all texts, or of none.
 
         Raises:
             InvalidArgumentError: a text is blank.
             UnknownModelError: there is no such model.
             BatchTooLargeError: the model takes fewer texts at once.
-            BusyError: too much waits already.
-            BackendUnavailableError: the backend could not be asked.
+            BusyError: too much is waiting already.
+            BackendUnavailableError: the backend could not be reached.
             InvalidEmbeddingError: the backend has no usable vector for some of the texts.
         """
         batcher = self._registry.find(asked.model)
@@ -85,13 +97,13 @@ class Embedding:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text shows nothing: only spaces, controls and invisible format characters."""
-    # Nearly every text shows something at once; of one that does not, each character is looked at
-    # once however often it comes.
-    return _shows_nothing(text[:_HEAD]) and _shows_nothing(set(text[_HEAD:]))
+    """Whether a text has only spaces, controls and invisible format characters."""
+    # Most texts have something visible at their beginning. In a long one that does not, each
+    # distinct character is looked up only once.
+    return _invisible(text[:_HEAD]) and _invisible(set(text[_HEAD:]))
 
 
-def _shows_nothing(chars: Iterable[str]) -> bool:
+def _invisible(chars: Iterable[str]) -> bool:
     return all(unicodedata.category(char) in _INVISIBLE for char in chars)
 
 

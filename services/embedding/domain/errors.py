@@ -1,7 +1,7 @@
-"""What the embedding service tells its callers, a reason of the contract each.
+"""The embedding service's errors, each with its reason in the contract.
 
-`TextsRefusedError` stays inside: a backend raises it, and `domain.isolation` finds out what it
-means.
+`TextsRefusedError` never leaves the service: a backend raises it, and `domain.isolation` finds the
+texts to blame.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from services.embedding.domain.models import Fault, ModelName, ModelSpec
 
 
 class UnknownModelError(NotFoundError):
-    """No model of that name is served here."""
+    """There is no model of this name."""
 
     reason = "UNKNOWN_MODEL"
 
@@ -30,7 +30,7 @@ class UnknownModelError(NotFoundError):
 
 
 class BatchTooLargeError(InvalidArgumentError):
-    """A request carries more texts than its model takes at once."""
+    """A request has more texts than its model takes at once."""
 
     reason = "BATCH_TOO_LARGE"
 
@@ -48,14 +48,14 @@ class BackendUnavailableError(UnavailableError):
 
     def __init__(self, spec: ModelSpec, why: str, *, retry_after: float | None = None) -> None:
         super().__init__(
-            f"{spec.name} cannot be asked now: {why}.",
+            f"{spec.name} is unavailable: {why}.",
             metadata={"backend": spec.kind.value, "model": spec.name},
             retry_after=retry_after,
         )
 
 
 class InvalidEmbeddingError(FailedPreconditionError):
-    """The backend has no usable vector for some texts, and will have none when asked again."""
+    """The backend gives no usable vector for some texts; trying again would not help."""
 
     reason = "INVALID_EMBEDDING"
 
@@ -74,17 +74,17 @@ class InvalidEmbeddingError(FailedPreconditionError):
 
 
 class BusyError(ResourceExhaustedError):
-    """Too many texts wait for the backend already."""
+    """Too many texts are waiting for the backend already."""
 
     def __init__(self, spec: ModelSpec) -> None:
-        super().__init__(f"Too many texts wait for {spec.name} already; ask again a little later.")
+        super().__init__(f"Too many texts are waiting for {spec.name} already; try again later.")
 
 
 class TextsRefusedError(Exception):
     """The backend refused a whole call; some of its texts, or the backend itself, may be why.
 
     Attributes:
-        received: what it answered in place of vectors, such as `HTTP 500`.
+        received: the answer in place of vectors, such as `HTTP 500`.
     """
 
     def __init__(self, received: str) -> None:

@@ -1,9 +1,9 @@
 """Finds the texts that make an engine refuse a call, so that the others still get their vectors.
 
-bge-m3 on Ollama computes NaN for certain texts, which fails the whole call each time it is tried.
-The engine is asked for a harmless text first: if that fails as well, the texts are not to blame.
-Then the call is split in halves until the guilty texts stand alone. That makes at most 2n calls for
-n texts, whoever is guilty, and about 2 log2(n) where one of them is.
+bge-m3 on Ollama computes NaN for certain texts, which fails the whole call every time. First a
+harmless text is embedded: if that fails too, the texts are not to blame. Then the call is halved
+until the bad texts stand alone. This takes at most 2n calls for n texts, and about 2 log2(n) when
+only one of them is bad.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,21 @@ CONTROL_TEXT = "A plain sentence that every model can read."
 
 
 async def embed_each(backend: Backend, texts: Sequence[str], *, purpose: Purpose) -> list[Outcome]:
-    """One outcome for each text, in their order; a refused text is a fault and hurts no other.
+    """One outcome for each text, in order; a refused text becomes a fault and affects no other.
 
     Raises:
-        BackendUnavailableError: the backend could not be asked, or fails whatever it is asked.
+        BackendUnavailableError: the backend could not be reached, or fails for every text.
     """
     try:
         return await backend.embed(texts, purpose)
     except TextsRefusedError as refusal:
-        await _control(backend, refusal, purpose=purpose)
+        await _check_control_text(backend, refusal, purpose=purpose)
         return await _halved(backend, texts, purpose=purpose, refusal=refusal)
 
 
-async def _control(backend: Backend, refusal: TextsRefusedError, *, purpose: Purpose) -> None:
+async def _check_control_text(
+    backend: Backend, refusal: TextsRefusedError, *, purpose: Purpose
+) -> None:
     why = f"it fails on a plain sentence too ({refusal.received})"
     try:
         outcome = (await backend.embed([CONTROL_TEXT], purpose))[0]

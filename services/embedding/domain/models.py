@@ -1,4 +1,4 @@
-"""What the service speaks of: models, purposes, vectors and the faults in their place."""
+"""The domain's values: models, purposes, vectors, and the faults in place of vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ModelName = NewType("ModelName", str)
-"""What callers select a model by, such as `bge-m3`."""
+"""The name by which callers select a model, such as `bge-m3`."""
 
 BUNDLED_MODEL = ModelName("use-m3")
-"""The model that is always there; tables of its vectors are named after it."""
+"""The model that is always available; tables of its vectors are named after it."""
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -37,10 +37,10 @@ class ModelSpec:
     """A model as callers see it.
 
     Attributes:
-        name: selects it.
+        name: unique within the service.
         kind: the engine that computes its vectors.
         dimensions: numbers in each vector.
-        max_input_tokens: how much of one text it reads.
+        max_input_tokens: how much of a text it reads; the rest is ignored.
         max_batch_size: how many texts one request may carry.
     """
 
@@ -53,11 +53,11 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendState:
-    """How a backend was when last heard of.
+    """The last known state of a backend.
 
     Attributes:
-        ready: it answers and has the model.
-        digest: names the exact weights, as `sha256:<hex>`; empty where it does not tell.
+        ready: whether it answers and has the model.
+        digest: names the exact weights, as `sha256:<hex>`; empty if the backend does not say.
     """
 
     ready: bool
@@ -70,8 +70,8 @@ class BatchLimits:
 
     Attributes:
         max_texts: how many texts.
-        max_chars: characters of all texts together; a longer text travels alone.
-        alone_above: a text with more characters than this travels alone too.
+        max_chars: characters of all texts together; a longer text is sent alone.
+        alone_above: a text with more characters than this is sent alone too.
     """
 
     max_texts: int
@@ -81,7 +81,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """What a model wants written before each text, by purpose; empty for most."""
+    """What a model expects in front of each text, by purpose; empty for most."""
 
     query: str = ""
     document: str = ""
@@ -98,8 +98,8 @@ class Vector:
 
     Attributes:
         values: unit length, as many numbers as the model has dimensions.
-        token_count: how many tokens were read; 0 where the backend does not tell.
-        truncated: the model saw only the beginning of the text.
+        token_count: how many tokens were read; 0 if the backend does not say.
+        truncated: whether only the beginning of the text was read.
     """
 
     values: Floats
@@ -112,8 +112,8 @@ class Fault:
     """Why a text has no vector.
 
     Attributes:
-        expected: what should have come, such as `1024 numbers`.
-        received: what came, such as `1023 numbers`.
+        expected: such as `1024 numbers`.
+        received: such as `1023 numbers`.
     """
 
     expected: str
@@ -121,4 +121,4 @@ class Fault:
 
 
 Outcome: TypeAlias = Vector | Fault
-"""What became of one text."""
+"""The result for one text."""

@@ -1,4 +1,4 @@
-"""What the domain needs from the outside."""
+"""What the domain needs from outside."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from services.embedding.domain.models import BackendState, ModelSpec, Outcome, P
 
 
 class Backend(Protocol):
-    """One model at one engine."""
+    """One model of one engine."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -16,18 +16,18 @@ class Backend(Protocol):
 
     @property
     def state(self) -> BackendState:
-        """How it was when last heard of; costs nothing to ask."""
+        """The last known state; reading it costs nothing."""
         ...
 
     async def check(self) -> None:
-        """Hear how it is now; never fails, the state tells."""
+        """Bring the state up to date; never fails, a failure shows in the state."""
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[Outcome]:
-        """One call to the engine; gives one outcome for each text, in their order.
+        """Make one call to the engine; returns one outcome for each text, in order.
 
         Raises:
-            TextsRefusedError: it refused the call as a whole.
-            BackendUnavailableError: it could not be asked.
+            TextsRefusedError: the engine refused the call as a whole.
+            BackendUnavailableError: the engine could not be reached.
         """
         ...

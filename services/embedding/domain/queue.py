@@ -1,7 +1,7 @@
-"""Texts that wait for a backend, dealt out so that nobody waits for a stranger's bulk.
+"""Texts that wait for a backend, handed out fairly: nobody waits for another caller's bulk.
 
-Callers take turns: one batch holds as much of the first caller's texts as fits, then of the next
-one's; who has more left goes to the end of the line.
+Callers take turns: a batch takes as many of the first caller's texts as fit, then of the next
+caller's. A caller with texts left goes to the end of the line.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from services.embedding.domain.models import BatchLimits, Outcome
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """The texts of one caller and what has become of them so far.
+    """The texts of one caller and their outcomes so far.
 
     Attributes:
         texts: in the caller's order.
-        done: gets one outcome for each text, or the error that befell them all.
-        dealt: how many of them, from the beginning, have left the queue.
+        done: resolves to one outcome for each text, or fails with the error that hit them all.
+        dealt: how many texts, counted from the first, have left the queue.
     """
 
     texts: Sequence[str]
@@ -28,20 +28,20 @@ class Job:
     _outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     def settle(self, start: int, outcomes: Sequence[Outcome]) -> None:
-        """Note the outcomes of the texts from `start` on; the last ones complete the job."""
+        """Record the outcomes of the texts from `start` on; the last ones complete the job."""
         self._outcomes.update(enumerate(outcomes, start))
         if len(self._outcomes) == len(self.texts) and not self.done.done():
             self.done.set_result([self._outcomes[index] for index in range(len(self.texts))])
 
     def fail(self, error: Exception) -> None:
-        """End the job with an error, unless it has ended."""
+        """End the job with an error, unless it has ended already."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Neighbouring texts of one job in a batch: `texts[start:stop]`."""
+    """Consecutive texts of one job in a batch: `job.texts[start:stop]`."""
 
     job: Job
     start: int
@@ -53,8 +53,8 @@ class Slice:
         return self.job.texts[self.start : self.stop]
 
 
-class Room:
-    """What is left of the limits of one batch."""
+class BatchRoom:
+    """What the limits leave of one batch."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
@@ -63,16 +63,16 @@ class Room:
         self._alone = False
 
     def fill(self, texts: Sequence[str], start: int) -> int:
-        """Takes in texts from `start` on while they fit; gives the index of the first left out.
+        """Add texts from `start` on while they fit; returns the index of the first left out.
 
         The first text of a batch fits whatever its length.
         """
         stop = start
-        while stop < len(texts) and self._take_in(len(texts[stop])):
+        while stop < len(texts) and self._add(len(texts[stop])):
             stop += 1
         return stop
 
-    def _take_in(self, chars: int) -> bool:
+    def _add(self, chars: int) -> bool:
         limits = self._limits
         alone = chars > limits.alone_above
         if self._texts and (
@@ -89,7 +89,12 @@ class Room:
 
 
 class TextQueue:
-    """The jobs that still have texts to be dealt."""
+    """The jobs that still have texts waiting.
+
+    Attributes:
+        texts: how many texts wait.
+        chars: how many characters they have together.
+    """
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
@@ -101,20 +106,24 @@ class TextQueue:
         return bool(self._jobs)
 
     def add(self, job: Job) -> None:
-        """Put a job at the end of the line."""
+        """Put a job at the end of the line.
+
+        Args:
+            job: has at least one text.
+        """
         self._jobs[job] = None
         self._count(job.texts, 1)
 
     def drop(self, job: Job) -> None:
-        """Forget what is left of a job, if anything is."""
+        """Remove what is left of a job, if anything."""
         if job in self._jobs:
             del self._jobs[job]
             self._count(job.texts[job.dealt :], -1)
 
     def take(self) -> list[Slice]:
-        """The next batch; empty when nothing waits."""
+        """Remove and return the next batch; empty if nothing waits."""
         slices: list[Slice] = []
-        room = Room(self._limits)
+        room = BatchRoom(self._limits)
         while self._jobs:
             job = next(iter(self._jobs))
             dealt = Slice(job, job.dealt, room.fill(job.texts, job.dealt))

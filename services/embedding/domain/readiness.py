@@ -1,4 +1,4 @@
-"""Keeps knowing how the backends are."""
+"""Keeps the state of the backends up to date."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from services.embedding.domain.ports import Backend
 
 
 async def keep_checking(backend: Backend, *, every: float) -> None:
-    """Hear every so many seconds how a backend is, until cancelled."""
+    """Check a backend every so many seconds, until cancelled."""
     while True:
         await asyncio.sleep(every)
         await backend.check()

@@ -1,4 +1,4 @@
-"""Which models are served, and by what."""
+"""The models that are served."""
 
 from collections.abc import Iterable
 
@@ -8,13 +8,17 @@ from services.embedding.domain.models import ModelName
 
 
 class Registry:
-    """The models by name, one of them the default."""
+    """The batchers by the names of their models, one of which is the default.
+
+    Attributes:
+        default: the model that an empty name stands for.
+    """
 
     def __init__(self, batchers: Iterable[Batcher], *, default: ModelName) -> None:
-        """Makes one.
+        """Register the models of the batchers.
 
         Raises:
-            ValueError: two models share a name, or none has the default's.
+            ValueError: two models have the same name, or none has the default's.
         """
         self._batchers: dict[ModelName, Batcher] = {}
         for batcher in sorted(batchers, key=lambda each: each.backend.spec.name):
@@ -27,7 +31,7 @@ class Registry:
         self.default = default
 
     def find(self, name: str) -> Batcher:
-        """The way to a model; an empty name stands for the default.
+        """The batcher of a model; an empty name stands for the default.
 
         Raises:
             UnknownModelError: there is no such model.
@@ -38,5 +42,5 @@ class Registry:
         return batcher
 
     def all(self) -> list[Batcher]:
-        """The ways to every model, sorted by the models' names."""
+        """Every batcher, sorted by model name."""
         return list(self._batchers.values())

@@ -11,12 +11,12 @@ class TestHealth:
 
         with capture_logs() as logs:
             for _ in range(3):
-                health.ill("it is down")
+                health.mark_unavailable("it is down")
             for _ in range(3):
-                health.well("sha256:1")
-            health.well()
-            health.well("sha256:2")
-            health.ill("it is down")
+                health.mark_ready("sha256:1")
+            health.mark_ready()
+            health.mark_ready("sha256:2")
+            health.mark_unavailable("it is down")
 
         assert [each["event"] for each in logs] == [
             "backend not ready",
@@ -28,8 +28,8 @@ class TestHealth:
     def test_a_digest_once_heard_stays(self) -> None:
         health = Health(SPEC, BackendState(ready=False))
 
-        health.well("sha256:1")
-        health.ill("it is down")
-        health.well()
+        health.mark_ready("sha256:1")
+        health.mark_unavailable("it is down")
+        health.mark_ready()
 
         assert health.state == BackendState(True, "sha256:1")
