@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from cli.local.errors import StartError
 from cli.local.services import LocalService
-from cli.local.together import together
+from services.common.tasks import task_group
 
 _TAIL_LINES = 8
 _TAIL_BYTES = 64 * 1024
@@ -79,7 +79,7 @@ class ServiceProcess:
             StartError: it takes too long; with the same.
         """
         try:
-            async with asyncio.timeout(self._pace.start), together() as group:
+            async with asyncio.timeout(self._pace.start), task_group() as group:
                 early_end = group.create_task(self._fail_at_end())
                 await _serving(self.service.address)
                 early_end.cancel()

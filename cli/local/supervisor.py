@@ -9,8 +9,8 @@ from pathlib import Path
 from cli.local.errors import StartError
 from cli.local.process import EndedError, Pace, ServiceProcess, ending
 from cli.local.services import LocalService
-from cli.local.together import together
 from cli.output import Output
+from services.common.tasks import task_group
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def services_running(
             await process.start()
             stack.push_async_callback(process.stop)
             processes.append(process)
-        async with together() as group:
+        async with task_group() as group:
             for process in processes:
                 group.create_task(process.ready())
         yield processes
@@ -49,7 +49,7 @@ async def keep_running(
     Raises:
         StartError: a service keeps ending, or does not come up again.
     """
-    async with together() as group:
+    async with task_group() as group:
         for process in processes:
             group.create_task(_keep_running(process, output, pace=pace or Pace()))
 

@@ -16,8 +16,8 @@ from cli.local.postgres import EmbeddedPostgres
 from cli.local.services import Layout, plan_layout, plan_services
 from cli.local.starter import ensure_starter
 from cli.local.supervisor import keep_running, services_running
-from cli.local.together import together
 from cli.output import Output
+from services.common.tasks import task_group
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LEAVE_SECONDS = 20.0
@@ -32,7 +32,7 @@ async def run_everything(data_dir: Path, output: Output) -> None:
         LocalError: a part did not start, or keeps ending.
     """
     loop = asyncio.get_running_loop()
-    async with together() as group:
+    async with task_group() as group:
         work = group.create_task(_run(data_dir, output))
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # Once is enough: a second signal must not cut the orderly end short.

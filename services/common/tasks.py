@@ -1,11 +1,15 @@
-"""Background tasks that have an owner.
+"""Tasks that have an owner.
+
+`background_tasks` is for tasks that run beside a block:
 
     async with background_tasks() as tasks:
         tasks.start("heartbeat", beat())
         await serve()
 
 A task that fails is logged and ends its owner's block with that very error, so that the process
-stops rather than limps; at the block's end the remaining tasks are cancelled and awaited.
+stops rather than limps. When the block ends, its remaining tasks are cancelled and awaited.
+
+`task_group` is for tasks that the block waits for, such as calls made at the same time.
 """
 
 import asyncio
@@ -23,20 +27,24 @@ class BackgroundTasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Let `work` run beside the block.
+        """Run `work` beside the block.
 
         Args:
             name: what the log calls it.
-            work: runs until it is done or cancelled; may be cancelled alone by the returned task.
+            work: runs until it is done or cancelled.
+
+        Returns:
+            The task, by which it can be cancelled on its own.
         """
         task = self._group.create_task(_logged(name, work), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        task.add_done_callback(lambda _: work.close())  # cancelled before it began, it is unawaited
+        # One that is cancelled before it began would count as never awaited.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def cancel(self) -> None:
-        """Ask all to end; the block's end awaits them."""
+        """Cancel all tasks; they are awaited at the end of the block."""
         for task in self._running:
             task.cancel()
 
@@ -46,7 +54,7 @@ async def background_tasks() -> AsyncIterator[BackgroundTasks]:
     """A block whose tasks end with it, and which ends when one of them fails.
 
     Raises:
-        Exception: what the block or its first failing task raised; an ExceptionGroup of all only if
+        Exception: what the block or its first failing task raised; an ExceptionGroup only if
             several failed before any could be cancelled.
     """
     try:
@@ -60,6 +68,27 @@ async def background_tasks() -> AsyncIterator[BackgroundTasks]:
         if len(failures.exceptions) > 1:
             raise
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """An `asyncio.TaskGroup` that fails with the first error itself, not with a group of errors.
+
+    Raises:
+        Exception: what the block or its first failing task raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        first = _first(failures)
+        raise first from first.__cause__
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _logged(name: str, work: Coroutine[None, None, None]) -> None:

@@ -1,4 +1,4 @@
-"""Background tasks and their owner."""
+"""Tasks and their owners."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 import pytest
 import structlog
 
-from services.common.tasks import background_tasks
+from services.common.tasks import background_tasks, task_group
 
 
 class BrokenError(Exception):
@@ -17,8 +17,8 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-async def _fail() -> None:
-    raise BrokenError
+async def _fail(message: str = "") -> None:
+    raise BrokenError(message)
 
 
 async def _own(*works: Coroutine[None, None, None]) -> None:
@@ -115,3 +115,63 @@ class TestBackgroundTasks:
 
             assert alone.cancelled()
             assert not rest.done()
+
+
+class TestTaskGroup:
+    async def test_a_failing_task_ends_the_block_with_its_error(self) -> None:
+        ended = []
+
+        async def other() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("other")
+
+        async def block() -> None:
+            async with task_group() as group:
+                group.create_task(other())
+                group.create_task(_fail())
+                await asyncio.Event().wait()
+
+        with pytest.raises(BrokenError):
+            await block()
+        assert ended == ["other"]
+
+    async def test_of_groups_within_groups_the_first_error_comes_out(self) -> None:
+        async def inner() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_fail("first"))
+                group.create_task(_fail("second"))
+
+        async def outer() -> None:
+            async with task_group() as group:
+                group.create_task(inner())
+
+        with pytest.raises(BrokenError, match=r"^first$") as caught:
+            await outer()
+        assert caught.value.__cause__ is None
+
+    async def test_the_blocks_own_error_is_itself(self) -> None:
+        async def block() -> None:
+            async with task_group():
+                raise BrokenError("own")
+
+        with pytest.raises(BrokenError, match=r"^own$"):
+            await block()
+
+    async def test_a_cancelled_task_is_no_failure(self) -> None:
+        async with task_group() as group:
+            group.create_task(asyncio.Event().wait()).cancel()
+
+    async def test_cancellation_passes_through(self) -> None:
+        async def block() -> None:
+            async with task_group() as group:
+                group.create_task(asyncio.Event().wait())
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(block())
+        await asyncio.sleep(0)
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task

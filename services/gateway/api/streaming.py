@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from services.common.errors import ServiceError
 from services.common.interceptors.base import Context
+from services.common.tasks import task_group
 from services.gateway.api.authentication import current_key
 from services.gateway.domain.errors import DrainingError, InvalidKeyError, SlowConsumerError
 from services.gateway.domain.models import ApiKey
@@ -88,10 +89,7 @@ async def ended_by(end: Callable[[], Awaitable[ServiceError]]) -> AsyncIterator[
     async def raise_it() -> None:
         raise await end()
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(raise_it())
-            yield
-            watcher.cancel()
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    async with task_group() as group:
+        watcher = group.create_task(raise_it())
+        yield
+        watcher.cancel()
