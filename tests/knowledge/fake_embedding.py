@@ -65,6 +65,7 @@ class FakeEmbedding(embedding_service_pb2_grpc.EmbeddingServiceServicer):
     Attributes:
         dimensions: of both models.
         digest: of their weights.
+        max_input_tokens: of both models, as they say.
         max_batch_size: of both models.
         max_chars: how much of a text they see; 0 for all.
         poison: texts that hold it cannot be embedded; empty for none.
@@ -82,6 +83,7 @@ class FakeEmbedding(embedding_service_pb2_grpc.EmbeddingServiceServicer):
         """Be as new."""
         self.dimensions = DIMENSIONS
         self.digest = "weights-1"
+        self.max_input_tokens = 512
         self.max_batch_size = 32
         self.max_chars = 0
         self.poison = ""
@@ -148,7 +150,7 @@ class FakeEmbedding(embedding_service_pb2_grpc.EmbeddingServiceServicer):
         return embedding_pb2.EmbeddingModel(
             name=name,
             dimensions=self.dimensions,
-            max_input_tokens=512,
+            max_input_tokens=self.max_input_tokens,
             max_batch_size=self.max_batch_size,
             ready=True,
             default=default,

@@ -1,5 +1,7 @@
 """Outlines of Markdown texts: ours, and that of an independent parser."""
 
+import re
+
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -10,6 +12,7 @@ Heading = tuple[int, int, int, str]
 """First line, last line, level, visible text."""
 
 _REFERENCE = MarkdownIt("commonmark", {"maxNesting": 1000}).enable(["table", "strikethrough"])
+_LINE_BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _REFERENCE_KINDS = {
     "heading_open": BlockKind.HEADING,
     "paragraph_open": BlockKind.PARAGRAPH,
@@ -76,4 +79,4 @@ def _visible(token: Token) -> str:
             parts.append(_visible(child))
         elif child.type in {"text", "text_special", "code_inline"}:
             parts.append(child.content)
-    return "".join(parts).strip()
+    return _LINE_BREAKS.sub(" ", "".join(parts)).strip()
