@@ -5,7 +5,13 @@ from chatmind.agent.v1 import agent_service_pb2_grpc
 
 from services.agent.api.convert import agents as convert_agents
 from services.agent.api.convert import sessions as convert_sessions
-from services.agent.api.convert.common import canonical, request_key, required_id, timestamp
+from services.agent.api.convert.common import (
+    canonical,
+    free_text,
+    request_key,
+    required_id,
+    timestamp,
+)
 from services.agent.api.pages import Listing, split
 from services.agent.domain.agents import Agents
 from services.agent.domain.models import AgentId, SessionId
@@ -56,7 +62,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self, request: pb.ListAgentsRequest, context: Context
     ) -> pb.ListAgentsResponse:
         """The agents that the caller sees."""
-        identity, name = current_identity(), request.display_name
+        identity = current_identity()
+        name = free_text(request.display_name, field="display_name", most=200)
         listing = Listing.of(self._tokens, "agents", identity, name)
         page = listing.page(request.page_size, request.page_token)
         found = await self._agents.list(identity, page, display_name=name)

@@ -256,6 +256,15 @@ class TestListAgents:
 
         assert [other] == list(answer.agents)
 
+    async def test_a_name_that_cannot_be_stored_finds_what_was_stored_for_it(
+        self, api: RunningAgent
+    ) -> None:
+        created = await api.alice.create_agent(display_name="a\0b")
+
+        answer = await api.alice.call("ListAgents", pb.ListAgentsRequest(display_name="a\0b"))
+
+        assert [created] == list(answer.agents)
+
 
 class TestDeleteAgent:
     async def test_its_sessions_stay_readable_but_take_no_message(self, api: RunningAgent) -> None:
