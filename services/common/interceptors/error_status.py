@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
-from grpc import aio
+from grpc import StatusCode, aio
 
 from services.common.errors import ServiceError
 from services.common.interceptors.base import AroundInterceptor, Call
@@ -32,6 +32,8 @@ class ErrorStatusInterceptor(AroundInterceptor):
             for abort in leaves:
                 if isinstance(abort, aio.AbortError):
                     raise abort from abort.__cause__
+            if _is_declared_only(call, leaves):
+                await call.context.abort(StatusCode.UNIMPLEMENTED, "No such method is served.")
             await self._abort(call, _told(leaves) or self._internal(leaves))
 
     def _internal(self, leaves: Sequence[Exception]) -> ServiceError:
@@ -61,6 +63,11 @@ def _leaves(error: Exception) -> Iterator[Exception]:
             yield from _leaves(each)
     else:
         yield error
+
+
+def _is_declared_only(call: Call, leaves: Sequence[Exception]) -> bool:
+    """Whether nobody wrote the method: the base class that grpc generates sets the code, raises."""
+    return call.code is StatusCode.UNIMPLEMENTED and isinstance(leaves[0], NotImplementedError)
 
 
 def _told(leaves: Sequence[Exception]) -> ServiceError | None:

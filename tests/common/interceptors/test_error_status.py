@@ -8,6 +8,7 @@ import grpc
 import pytest
 import structlog
 from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
 
 from services.common.errors import (
     InvalidArgumentError,
@@ -133,6 +134,20 @@ class TestOthersStatuses:
 
         assert (failure.code.name, failure.message) == ("ABORTED", "passed on")
         assert logged == []
+
+
+class TestDeclaredOnly:
+    async def test_a_method_that_nobody_wrote_is_unimplemented(self) -> None:
+        failure, logged = await failing(health_pb2_grpc.HealthServicer().Check)
+
+        assert failure.code.name == "UNIMPLEMENTED"
+        assert logged == []
+
+    async def test_what_a_written_one_does_not_do_is_a_fault(self) -> None:
+        failure, logged = await failing(raising(NotImplementedError("not this way")))
+
+        assert failure.code.name == "INTERNAL"
+        assert logged == ["unhandled error"]
 
 
 class TestDeparture:
