@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from services.common.clock import Clock
 from services.common.errors import UnauthenticatedError
 from services.common.ids import new_id
+from services.common.text import clean
 
 TOKEN_SECONDS = 60
 """How long a token holds: enough for a slow call, too short to be worth stealing."""
@@ -147,6 +148,8 @@ def _identity(claims: Mapping[str, Any]) -> Identity:
     tenant, user_id = claims["tenant"], claims["sub"]
     if not (isinstance(tenant, str) and tenant and user_id):
         raise ValueError("tenant and user must not be empty")
+    if (clean(tenant), clean(user_id)) != (tenant, user_id):
+        raise ValueError("tenant and user must be text that can be stored")
     # A caller of a newer release may know roles that give nothing here yet.
     known = {role.value for role in Role}.intersection(claims.get("roles", ()))
     return Identity(tenant, user_id, frozenset(Role(role) for role in known))
