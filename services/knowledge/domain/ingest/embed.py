@@ -1,5 +1,7 @@
 """Pieces to vectors: one call for each batch of texts, none for a text whose vector is known."""
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,10 +22,17 @@ from services.knowledge.domain.ingest.batching import BatchLimits, batches
 from services.knowledge.domain.ingest.cutting import CutDocument
 from services.knowledge.domain.ingest.failures import ChunkNotEmbeddedError
 from services.knowledge.domain.ingest.pieces import Piece
+from services.knowledge.domain.ingest.retry import retry_delay
 from services.knowledge.domain.ports import Embedder
 
 Progress = Callable[[int, int], Awaitable[None]]
 """Is told how many pieces are done, and how many there are."""
+
+Pause = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds."""
+
+PATIENT_RETRIES = 4
+"""How often a batch is tried again before its document is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,19 @@ class EmbedTask:
 
 
 class PieceEmbedder:
-    """Embeds the pieces of documents in batches."""
+    """Embeds the pieces of documents in batches.
 
-    def __init__(self, embedder: Embedder, limits: BatchLimits) -> None:
+    A batch that finds the service away is tried again a few times, for seconds: the vectors of the
+    batches before it would be lost with the document's turn.
+    """
+
+    def __init__(
+        self, embedder: Embedder, limits: BatchLimits, *, pause: Pause = asyncio.sleep
+    ) -> None:
+        """Embed within `limits`, waiting between tries with `pause`."""
         self._embedder = embedder
         self._limits = limits
+        self._pause = pause
 
     async def embed(
         self, cut: CutDocument, task: EmbedTask, *, known: Mapping[TextDigest, Embedded]
@@ -70,13 +87,21 @@ class PieceEmbedder:
         costs = [piece.token_count for _, piece in todo]
         for batch in batches(costs, self._within(task.model)):
             part = todo[batch.start : batch.stop]
-            embedded = await self._batch([piece for _, piece in part], task)
+            embedded = await self._patiently([piece for _, piece in part], task)
             vectors |= zip((digest for digest, _ in part), embedded, strict=True)
             await task.progress(reused + batch.stop, total)
         return vectors
 
     def _within(self, model: EmbeddingModel) -> BatchLimits:
         return BatchLimits(min(self._limits.texts, model.max_batch_size), self._limits.tokens)
+
+    async def _patiently(self, pieces: Sequence[Piece], task: EmbedTask) -> tuple[Embedded, ...]:
+        for failures in range(PATIENT_RETRIES):
+            try:
+                return await self._batch(pieces, task)
+            except EmbeddingUnavailableError:
+                await self._pause(retry_delay(failures, spread=random.random()))  # noqa: S311
+        return await self._batch(pieces, task)
 
     async def _batch(self, pieces: Sequence[Piece], task: EmbedTask) -> tuple[Embedded, ...]:
         try:

@@ -1,5 +1,7 @@
 """Pieces get their vectors in as few calls as there can be."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.common.identity import Identity
@@ -10,7 +12,7 @@ from services.knowledge.domain.errors import (
 )
 from services.knowledge.domain.ingest.batching import BatchLimits
 from services.knowledge.domain.ingest.cutting import CutDocument, CutRequest, cut
-from services.knowledge.domain.ingest.embed import EmbedTask, PieceEmbedder
+from services.knowledge.domain.ingest.embed import PATIENT_RETRIES, EmbedTask, PieceEmbedder
 from services.knowledge.domain.ingest.failures import ChunkNotEmbeddedError
 from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
 from services.knowledge.domain.models import EmbeddingSpace
@@ -30,10 +32,17 @@ class Bench:
 
     def __init__(self, *, max_batch_size: int = 2, space: EmbeddingSpace = SPACE) -> None:
         self.embedder = MemoryEmbedder()
-        self.pieces = PieceEmbedder(self.embedder, BatchLimits(3, 1000))
+        self.pieces = PieceEmbedder(self.embedder, BatchLimits(3, 1000), pause=self.pause)
+        self.paused: list[float] = []
+        self.outage = 0
         self.told: list[tuple[int, int]] = []
         model = EmbeddingModel(space, 512, max_batch_size, True, "weights-1")
         self.task = EmbedTask(model, ALICE, self.tell)
+
+    async def pause(self, seconds: float) -> None:
+        """Note the pause; the outage ends after some of them."""
+        self.paused.append(seconds)
+        self.embedder.unavailable = len(self.paused) < self.outage
 
     async def tell(self, done: int, total: int) -> None:
         """Note the progress."""
@@ -107,3 +116,31 @@ class TestFailures:
 
         with pytest.raises(EmbeddingUnavailableError, match="replaced"):
             await bench.pieces.embed(a_document("a"), bench.task, known={})
+
+
+class TestOutages:
+    async def test_a_short_one_costs_no_vector(self) -> None:
+        bench, document = Bench(), a_document("a", "b", "c", "d")
+        bench.outage = 3
+
+        async def fail_after_the_first(done: int, total: int) -> None:
+            bench.embedder.unavailable = done == 2
+
+        task = replace(bench.task, progress=fail_after_the_first)
+        vectors = await bench.pieces.embed(document, task, known={})
+
+        assert set(document.digests) == set(vectors)
+        assert [len(call) for call in bench.embedder.calls] == [2, 2]
+        assert sorted(bench.paused) == bench.paused
+        assert len(bench.paused) == 3
+
+    async def test_a_longer_one_gives_the_document_back(self) -> None:
+        bench = Bench()
+        bench.outage = 100
+        bench.embedder.unavailable = True
+
+        with pytest.raises(EmbeddingUnavailableError):
+            await bench.pieces.embed(a_document("a"), bench.task, known={})
+
+        assert len(bench.paused) == PATIENT_RETRIES
+        assert sum(bench.paused) <= 15
