@@ -1,33 +1,41 @@
-"""What the settings of every service share: frozen, from the environment, every number bounded."""
+"""What the settings of all services share: frozen, from the environment, every number bounded."""
 
 import sys
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _LAST_PORT = 65_535
+_HOST_AND_PORT = r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"
 
 
-def _has_port(address: str) -> str:
+def _port_in_range(address: str) -> str:
     if int(address.rpartition(":")[2]) > _LAST_PORT:
         raise ValueError(f"the port must be at most {_LAST_PORT}")
     return address
 
 
 Address = Annotated[
-    str,
-    StringConstraints(pattern=r"^([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"),
-    AfterValidator(_has_port),
+    str, StringConstraints(pattern=f"^{_HOST_AND_PORT}"), AfterValidator(_port_in_range)
 ]
-"""A `host:port`, such as `0.0.0.0:8050` or `[::]:8050`; port 0 lets the system choose."""
+"""A `host:port` to listen on, such as `0.0.0.0:8050` or `[::]:8050`; with port 0 the system
+chooses."""
+
+Target = Annotated[
+    str, StringConstraints(pattern=f"^(dns:///)?{_HOST_AND_PORT}"), AfterValidator(_port_in_range)
+]
+"""A `host:port` to call, or `dns:///host:port` for a name that resolves to every replica."""
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
 
 def settings_config(prefix: str) -> SettingsConfigDict:
-    """The pydantic-settings configuration of a class whose variables begin with `prefix`."""
+    """The configuration of a settings class whose variables begin with `prefix`.
+
+    An empty variable counts as unset.
+    """
     return SettingsConfigDict(
         env_prefix=prefix,
         frozen=True,
@@ -38,7 +46,7 @@ def settings_config(prefix: str) -> SettingsConfigDict:
 
 
 class ServerSettings(BaseSettings):
-    """What every gRPC server is told.
+    """The settings of every gRPC server.
 
     Subclasses set `model_config = settings_config("CHATMIND_<SERVICE>_")` and a default `listen`.
     """
@@ -51,13 +59,26 @@ class ServerSettings(BaseSettings):
     max_message_bytes: int = Field(default=20 * 1024 * 1024, ge=1024 * 1024, le=256 * 1024 * 1024)
     drain_seconds: float = Field(default=0.5, ge=0, le=60)
     grace_seconds: float = Field(default=5.0, ge=0, le=300)
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class DatabaseSettings(ServerSettings):
+    """The settings of a gRPC server that keeps a schema in the shared database."""
+
+    database_url: SecretStr = Field(validation_alias="CHATMIND_DATABASE_URL")
+    database_pool: int = Field(default=10, ge=2, le=100)
+    migrate: bool = True
+
+    @property
+    def dsn(self) -> str:
+        """The address of the database, password included."""
+        return self.database_url.get_secret_value()
 
 
 def read_settings(settings: type[SettingsT]) -> SettingsT:
-    """Settings from the environment; wrong ones are named on stderr and end the process with 2.
+    """Read settings from the environment; wrong ones are named on stderr and end the process.
 
-    What they were set to is not told: it may be a secret.
+    The exit status is then 2. The wrong values are never shown: they may be secrets.
     """
     try:
         return settings()
@@ -65,14 +86,14 @@ def read_settings(settings: type[SettingsT]) -> SettingsT:
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         lines = [f"{_variable(settings, problem['loc'])}: {problem['msg']}" for problem in problems]
     except SettingsError as error:
-        # One that is to be JSON and is not; the text names the field.
+        # A value that should be JSON is not; the message names the field only.
         lines = [str(error)]
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.exit(2)
 
 
 def _variable(settings: type[BaseSettings], location: tuple[int | str, ...]) -> str:
-    """The environment variable that a location in the settings is read from."""
+    """The environment variable from which a location in the settings is read."""
     prefix = str(settings.model_config.get("env_prefix", ""))
     name = "_".join(str(part) for part in location).upper()
     if not location:

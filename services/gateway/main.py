@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,21 +15,21 @@ from grpc import aio
 
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
-from services.common.db import Pool, open_pool
+from services.common.db import Pool
 from services.common.identity import IdentitySigner, load_signing_key
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.logging import configure_logging
-from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.paging import PageTokens
 from services.common.process import run_service, until_stopped
+from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, serve
 from services.common.settings import read_settings
 from services.gateway.api.access_servicer import AccessServicer
 from services.gateway.api.authentication import ApiKeyInterceptor
 from services.gateway.api.forward import Forwarder, Unserved, Upstream
 from services.gateway.api.gateway_servicer import GatewayServicer
-from services.gateway.api.limits import LimitsInterceptor, Room
+from services.gateway.api.limits import CallLimits, LimitsInterceptor
 from services.gateway.api.methods import methods, services
 from services.gateway.api.streaming import ClientStreams
 from services.gateway.clients.agent import AgentClient
@@ -39,7 +39,7 @@ from services.gateway.domain.authenticator import Authenticator
 from services.gateway.domain.bootstrap import ensure_admin_key
 from services.gateway.domain.chat import Chat
 from services.gateway.domain.issue import Issuer
-from services.gateway.domain.limits import Slots
+from services.gateway.domain.limits import ConcurrencyLimit
 from services.gateway.domain.status import StatusBoard
 from services.gateway.domain.stream import Pace, Stream
 from services.gateway.domain.throttle import Throttle
@@ -55,20 +55,40 @@ _DOMAIN = "gateway.chatmind"
 _APPLICATION = "chatmind-gateway"
 _STATUS_HOLD_SECONDS = 2.0
 _RECHECK_SECONDS = 1.0
-_MIGRATED_ELSEWHERE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that answers.
+    """A gateway that is serving.
 
     Attributes:
-        port: of gRPC.
-        http_port: of HTTP.
+        port: its gRPC port.
+        http_port: its HTTP port.
     """
 
     port: int
     http_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the servers are made of.
+
+    Attributes:
+        settings: of this process.
+        pool: the database.
+        keys: the API keys in it.
+        issuer: makes new ones.
+        authenticator: checks those that come with calls.
+        upstreams: the services behind the gateway, by name.
+    """
+
+    settings: GatewaySettings
+    pool: Pool
+    keys: PostgresKeyStore
+    issuer: Issuer
+    authenticator: Authenticator
+    upstreams: Mapping[str, Upstream]
 
 
 def main() -> None:
@@ -76,7 +96,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m services.gateway")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("migrate", help="bring the database's schema up to date")
-    bootstrap = commands.add_parser("bootstrap", help="see that a file holds an operator's key")
+    bootstrap = commands.add_parser(
+        "bootstrap", help="ensure that a file holds an operator's key"
+    )
     bootstrap.add_argument("--key-file", type=Path, required=True, metavar="FILE")
     arguments = parser.parse_args()
     settings = read_settings(GatewaySettings)
@@ -91,38 +113,76 @@ def main() -> None:
 
 
 async def _migrate(settings: GatewaySettings) -> None:
-    dsn = settings.database_url.get_secret_value()
-    await migrate(dsn, load_migrations(MIGRATIONS), schema=SCHEMA)
+    await migrate_schema(settings, schema=SCHEMA, migrations=MIGRATIONS)
 
 
 async def _bootstrap(settings: GatewaySettings, key_file: Path) -> None:
     async with _database(settings) as pool:
         keys = PostgresKeyStore(pool)
-        await _ensure_admin_key(keys, Issuer(keys, new_id=new_id, clock=now), key_file)
+        await _ensure_admin_key(keys, _issuer(keys), path=key_file)
 
 
-async def _ensure_admin_key(keys: PostgresKeyStore, issuer: Issuer, path: Path) -> None:
+def _database(settings: GatewaySettings) -> AbstractAsyncContextManager[Pool]:
+    return open_schema(
+        settings, schema=SCHEMA, migrations=MIGRATIONS, application_name=_APPLICATION
+    )
+
+
+def _issuer(keys: PostgresKeyStore) -> Issuer:
+    return Issuer(keys, new_id=new_id, clock=now)
+
+
+async def _ensure_admin_key(keys: PostgresKeyStore, issuer: Issuer, *, path: Path) -> None:
     key = await ensure_admin_key(keys, issuer, PrivateKeyFile(path), clock=now)
     structlog.get_logger(_NAME).info("administrator's key", file=str(path), key_id=key.id)
 
 
 @asynccontextmanager
-async def _database(settings: GatewaySettings) -> AsyncIterator[Pool]:
-    dsn = settings.database_url.get_secret_value()
-    if settings.migrate:
-        await _migrate(settings)
-    async with open_pool(
-        dsn, schema=SCHEMA, application_name=_APPLICATION, max_size=settings.database_pool
-    ) as pool:
-        await wait_until_current(
-            pool, load_migrations(MIGRATIONS), timeout=_MIGRATED_ELSEWHERE_SECONDS
+async def running_gateway(settings: GatewaySettings) -> AsyncIterator[RunningGateway]:
+    """A gateway that runs for as long as the block lasts, and then drains.
+
+    Raises:
+        ListenError: an address is taken, or not one of this machine's.
+        ServiceError: the database cannot be used, or the administrator's key cannot be kept.
+        FileNotFoundError: a key is missing.
+    """
+    async with AsyncExitStack() as stack:
+        parts = await _parts(settings, stack)
+        if settings.admin_key_file is not None:
+            await _ensure_admin_key(parts.keys, parts.issuer, path=settings.admin_key_file)
+        limits = _call_limits(settings)
+        board = _status_board(parts, limits)
+        app = make_app(routes(board, version=version("chatmind"), clock=now))
+        http_port = await stack.enter_async_context(serve_http(app, settings.http_listen))
+        draining = asyncio.Event()
+        server = await stack.enter_async_context(
+            serve(
+                settings,
+                services=services(),
+                register=_register(parts, draining),
+                interceptors=[
+                    *interceptor_chain(_DOMAIN, ApiKeyInterceptor(parts.authenticator)),
+                    LimitsInterceptor(methods(), limits),
+                ],
+                draining=draining,
+            )
         )
-        yield pool
+        # Runs before the servers end, so that load balancers learn of it while HTTP still answers.
+        stack.callback(board.drain)
+        yield RunningGateway(server.port, http_port)
+
+
+async def _parts(settings: GatewaySettings, stack: AsyncExitStack) -> _Parts:
+    pool = await stack.enter_async_context(_database(settings))
+    upstreams = await stack.enter_async_context(_upstreams(settings))
+    keys = PostgresKeyStore(pool)
+    authenticator = _authenticator(settings, keys)
+    return _Parts(settings, pool, keys, _issuer(keys), authenticator, upstreams)
 
 
 @asynccontextmanager
 async def _upstreams(settings: GatewaySettings) -> AsyncIterator[Mapping[str, Upstream]]:
-    """The services behind the gateway by their name."""
+    """The services behind the gateway, by name."""
     key = load_signing_key(settings.identity_dir / f"{_NAME}.pem")
     targets = {"agent": settings.agent_address, "knowledge": settings.knowledge_address}
     async with AsyncExitStack() as stack:
@@ -144,73 +204,6 @@ async def _upstreams(settings: GatewaySettings) -> AsyncIterator[Mapping[str, Up
         yield upstreams
 
 
-@asynccontextmanager
-async def running_gateway(settings: GatewaySettings) -> AsyncIterator[RunningGateway]:
-    """A gateway that answers for as long as the block lasts, and then drains.
-
-    Raises:
-        ListenError: an address is taken, or none of this machine's.
-        ServiceError: the database cannot be used, or the administrator's key not be kept.
-    """
-    async with AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(_database(settings))
-        upstreams = await stack.enter_async_context(_upstreams(settings))
-        keys = PostgresKeyStore(pool)
-        issuer = Issuer(keys, new_id=new_id, clock=now)
-        if settings.admin_key_file is not None:
-            await _ensure_admin_key(keys, issuer, settings.admin_key_file)
-        room = _room(settings)
-        board = _board(pool, upstreams, room)
-        app = make_app(routes(board, version=version("chatmind"), clock=now))
-        http_port = await stack.enter_async_context(serve_http(app, settings.http_listen))
-        draining = asyncio.Event()
-        authenticator = _authenticator(settings, keys)
-        server = await stack.enter_async_context(
-            serve(
-                settings,
-                services=services(),
-                register=_register(
-                    settings,
-                    keys,
-                    issuer=issuer,
-                    upstreams=upstreams,
-                    authenticator=authenticator,
-                    draining=draining,
-                ),
-                interceptors=[
-                    *interceptor_chain(_DOMAIN, ApiKeyInterceptor(authenticator)),
-                    LimitsInterceptor(methods(), room),
-                ],
-                draining=draining,
-            )
-        )
-        stack.callback(board.drain)
-        yield RunningGateway(server.port, http_port)
-
-
-def _room(settings: GatewaySettings) -> Room:
-    most, uploads = settings.max_calls, settings.max_uploads
-    return Room(
-        calls=Slots("calls", most=most, most_per_key=most),
-        uploads=Slots("uploads", most=uploads, most_per_key=uploads),
-        streams=Slots(
-            "streams", most=settings.max_streams, most_per_key=settings.max_streams_per_key
-        ),
-    )
-
-
-def _board(pool: Pool, upstreams: Mapping[str, Upstream], room: Room) -> StatusBoard:
-    return StatusBoard(
-        {
-            "database": DatabaseProbe(pool),
-            **{each.name: HealthProbe(each.name, each.channel) for each in upstreams.values()},
-        },
-        open_calls=room.taken,
-        hold_seconds=_STATUS_HOLD_SECONDS,
-        clock=now,
-    )
-
-
 def _authenticator(settings: GatewaySettings, keys: PostgresKeyStore) -> Authenticator:
     throttle = Throttle(
         burst=settings.bad_keys_burst,
@@ -226,44 +219,62 @@ def _authenticator(settings: GatewaySettings, keys: PostgresKeyStore) -> Authent
     )
 
 
-def _register(
-    settings: GatewaySettings,
-    keys: PostgresKeyStore,
-    *,
-    issuer: Issuer,
-    upstreams: Mapping[str, Upstream],
-    authenticator: Authenticator,
-    draining: asyncio.Event,
-) -> Register:
-    """Adds to a server what it answers, what it passes on, and what it refuses."""
-    agent = upstreams["agent"]
-    agents = AgentClient(agent.channel, agent.calls)
+def _call_limits(settings: GatewaySettings) -> CallLimits:
+    calls, uploads = settings.max_calls, settings.max_uploads
+    return CallLimits(
+        calls=ConcurrencyLimit("calls", most=calls, most_per_key=calls),
+        uploads=ConcurrencyLimit("uploads", most=uploads, most_per_key=uploads),
+        streams=ConcurrencyLimit(
+            "streams", most=settings.max_streams, most_per_key=settings.max_streams_per_key
+        ),
+    )
+
+
+def _status_board(parts: _Parts, limits: CallLimits) -> StatusBoard:
+    upstreams = parts.upstreams.values()
+    return StatusBoard(
+        {
+            "database": DatabaseProbe(parts.pool),
+            **{each.name: HealthProbe(each.name, each.channel) for each in upstreams},
+        },
+        open_calls=limits.open_calls,
+        hold_seconds=_STATUS_HOLD_SECONDS,
+        clock=now,
+    )
+
+
+def _register(parts: _Parts, draining: asyncio.Event) -> Register:
+    """Adds to a server what it answers itself, what it forwards, and what it refuses."""
+    settings = parts.settings
     streams = ClientStreams(
         draining=draining,
-        holds=authenticator.holds,
+        holds=parts.authenticator.holds,
         recheck_seconds=_RECHECK_SECONDS,
         write_seconds=settings.write_seconds,
     )
-    stream = Stream(
-        agents,
-        pace=Pace(heartbeat=settings.heartbeat_seconds, patience=settings.resume_seconds),
-        clock=now,
-    )
-    access = Access(
-        keys,
-        issuer,
-        tokens=PageTokens((settings.identity_dir / f"{_NAME}.pem").read_bytes()),
-        forget=authenticator.forget,
-        clock=now,
-    )
     forwarder = Forwarder(
-        methods(), upstreams, streams=streams, upload_seconds=settings.upload_seconds
+        methods(), parts.upstreams, streams=streams, upload_seconds=settings.upload_seconds
     )
-    messages = GatewayServicer(Chat(agents, new_id=new_id), stream, streams)
+    messages = _gateway_servicer(parts, streams)
+    access = _access_servicer(parts)
 
     def register(server: aio.Server) -> None:
         gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server(messages, server)
-        access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(access), server)
+        access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
         server.add_generic_rpc_handlers((forwarder, Unserved()))
 
     return register
+
+
+def _gateway_servicer(parts: _Parts, streams: ClientStreams) -> GatewayServicer:
+    settings, agent = parts.settings, parts.upstreams["agent"]
+    agents = AgentClient(agent.channel, agent.calls)
+    pace = Pace(heartbeat=settings.heartbeat_seconds, patience=settings.resume_seconds)
+    stream = Stream(agents, pace=pace, clock=now)
+    return GatewayServicer(Chat(agents, new_id=new_id), stream, streams)
+
+
+def _access_servicer(parts: _Parts) -> AccessServicer:
+    access = Access(parts.keys, parts.issuer, forget=parts.authenticator.forget, clock=now)
+    key = (parts.settings.identity_dir / f"{_NAME}.pem").read_bytes()
+    return AccessServicer(access, PageTokens(key))

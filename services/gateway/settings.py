@@ -1,30 +1,24 @@
-"""What the gateway is told by its environment."""
+"""The gateway's settings, read from the environment."""
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, SecretStr, StringConstraints
+from pydantic import Field
 
-from services.common.settings import Address, ServerSettings, settings_config
-
-Target = Annotated[str, StringConstraints(pattern=r"^(dns:///)?[^\s:/]+:\d{1,5}$")]
-"""A `host:port`, or `dns:///host:port` for a name that resolves to every replica."""
+from services.common.settings import Address, DatabaseSettings, Target, settings_config
 
 
-class GatewaySettings(ServerSettings):
+class GatewaySettings(DatabaseSettings):
     """Variables that begin with `CHATMIND_GATEWAY_`; the database's is shared by all services."""
 
     model_config = settings_config("CHATMIND_GATEWAY_")
 
     listen: Address = "127.0.0.1:8050"
     http_listen: Address = "127.0.0.1:8080"
-    database_url: SecretStr = Field(validation_alias="CHATMIND_DATABASE_URL")
     database_pool: int = Field(default=5, ge=1, le=100)
-    migrate: bool = True
     agent_address: Target = "127.0.0.1:8051"
     knowledge_address: Target = "127.0.0.1:8052"
     admin_key_file: Path | None = Field(
-        default=None, description="holds an administrator's key; made where there is none"
+        default=None, description="holds an administrator's key, which is made if there is none"
     )
     key_hold_seconds: float = Field(default=3.0, ge=0, le=4)
     bad_keys_burst: int = Field(default=20, ge=1, le=10_000)

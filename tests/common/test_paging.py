@@ -1,4 +1,4 @@
-"""Page tokens."""
+"""Pages of lists, and their tokens."""
 
 import base64
 import json
@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import FieldViolation
+from services.common.identity import Identity
 from services.common.paging import (
     DEFAULT_PAGE_SIZE,
     MAX_PAGE_SIZE,
     InvalidPageTokenError,
+    Listing,
     Page,
+    PagedList,
     PageTokens,
     page_size,
 )
@@ -31,6 +34,46 @@ class TestPageSize:
         self, requested: int, expected: int
     ) -> None:
         assert page_size(requested) == expected
+
+
+class TestPage:
+    def test_a_row_more_than_fits_shows_that_another_page_follows(self) -> None:
+        page = Page(2, ("7",))
+
+        assert page.with_one_more() == Page(3, ("7",))
+        assert page.cut([8, 9, 10]) == Listing([8, 9], more=True)
+        assert page.cut([8, 9]) == Listing([8, 9], more=False)
+
+
+class TestPagedList:
+    def test_the_token_of_a_page_asks_for_the_next(self) -> None:
+        paged = PagedList.of(TOKENS, "agents", Identity("acme", "ada"), "name")
+        token = paged.next_token(Listing([3, 4], more=True), lambda item: item)
+
+        assert paged.page(5, token) == Page(5, ("4",))
+
+    def test_the_last_page_has_no_token(self) -> None:
+        paged = PagedList.of(TOKENS, "agents", Identity("acme", "ada"))
+
+        assert paged.next_token(Listing([3, 4], more=False), lambda item: item) == ""
+
+    @pytest.mark.parametrize(
+        ("name", "identity", "filters"),
+        [
+            ("runs", Identity("acme", "ada"), ("name",)),
+            ("agents", Identity("evil", "ada"), ("name",)),
+            ("agents", Identity("acme", "bob"), ("name",)),
+            ("agents", Identity("acme", "ada"), ()),
+        ],
+    )
+    def test_a_token_of_another_list_caller_or_filter_is_refused(
+        self, name: str, identity: Identity, filters: tuple[str, ...]
+    ) -> None:
+        paged = PagedList.of(TOKENS, "agents", Identity("acme", "ada"), "name")
+        token = paged.next_token(Listing([1], more=True), lambda item: item)
+
+        with pytest.raises(InvalidPageTokenError):
+            PagedList.of(TOKENS, name, identity, *filters).page(1, token)
 
 
 class TestPageTokens:

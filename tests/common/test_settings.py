@@ -6,7 +6,14 @@ from typing import Annotated
 import pytest
 from pydantic import Field, PostgresDsn, SecretStr, StringConstraints, ValidationError
 
-from services.common.settings import Address, ServerSettings, read_settings, settings_config
+from services.common.settings import (
+    Address,
+    DatabaseSettings,
+    ServerSettings,
+    Target,
+    read_settings,
+    settings_config,
+)
 
 SECRET = "hunter2hunter2"
 
@@ -17,6 +24,7 @@ class ExampleSettings(ServerSettings):
     model_config = settings_config("CHATMIND_EXAMPLE_")
 
     listen: Address = "127.0.0.1:8051"
+    peer_address: Target = "127.0.0.1:8052"
     database_url: PostgresDsn = Field(validation_alias="CHATMIND_DATABASE_URL")
     token: Annotated[SecretStr, Field(min_length=8)] = SecretStr("long enough")
     mode: Annotated[str, StringConstraints(pattern="^(a|b)$")] = "a"
@@ -147,3 +155,41 @@ class TestAddress:
         environment.setenv("CHATMIND_EXAMPLE_LISTEN", address)
 
         assert refused(capsys)[0].startswith("CHATMIND_EXAMPLE_LISTEN: ")
+
+
+class TestTarget:
+    @pytest.mark.parametrize(
+        "target", ["127.0.0.1:8051", "dns:///agent.chatmind:8051", "[::1]:8051", "dns:///[::1]:1"]
+    )
+    def test_an_address_and_a_name_of_many_replicas_are_targets(
+        self, environment: pytest.MonkeyPatch, target: str
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_PEER_ADDRESS", target)
+
+        assert read_settings(ExampleSettings).peer_address == target
+
+    @pytest.mark.parametrize(
+        "target", ["agent", "dns:///agent", "https://a:80", "a:65536", "::1:80"]
+    )
+    def test_anything_else_is_not(
+        self,
+        environment: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        target: str,
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_PEER_ADDRESS", target)
+
+        assert refused(capsys)[0].startswith("CHATMIND_EXAMPLE_PEER_ADDRESS: ")
+
+
+class TestDatabaseSettings:
+    def test_the_address_is_given_but_never_shown(self, environment: pytest.MonkeyPatch) -> None:
+        class StoreSettings(DatabaseSettings):
+            model_config = settings_config("CHATMIND_EXAMPLE_")
+            listen: Address = "127.0.0.1:8051"
+
+        environment.setenv("CHATMIND_DATABASE_URL", f"postgresql://ada:{SECRET}@db/chatmind")
+        settings = read_settings(StoreSettings)
+
+        assert settings.dsn == f"postgresql://ada:{SECRET}@db/chatmind"
+        assert SECRET not in repr(settings)

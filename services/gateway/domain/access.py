@@ -1,29 +1,21 @@
 """Managing who may use ChatMind.
 
-An admin manages the keys of the own tenant, an operator those of every tenant; nobody reaches keys
-that stand higher than the own one, neither to make them nor to end them.
+An admin manages the keys of their own tenant, an operator those of every tenant. Nobody can create
+or revoke a key that ranks higher than their own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from services.common.clock import Clock
 from services.common.errors import InvalidArgumentError
 from services.common.identity import Identity, Role
-from services.common.paging import Page, PageTokens
+from services.common.paging import Listing, Page
 from services.gateway.domain.errors import ScopeMissingError, unknown_key
 from services.gateway.domain.issue import Issuer
 from services.gateway.domain.models import ApiKey, IssuedKey, KeyId, NewKey, Scope
 from services.gateway.domain.policy import rank, scopes_of
 from services.gateway.domain.ports import KeyStore
-
-
-@dataclass(frozen=True, slots=True)
-class KeyList:
-    """A page of keys, and the token of the next one; empty on the last."""
-
-    keys: Sequence[ApiKey]
-    next_page_token: str
 
 
 class Access:
@@ -34,52 +26,40 @@ class Access:
         keys: KeyStore,
         issuer: Issuer,
         *,
-        tokens: PageTokens,
         forget: Callable[[KeyId], None],
         clock: Clock,
     ) -> None:
         self._keys = keys
         self._issuer = issuer
-        self._tokens = tokens
         self._forget = forget
         self._clock = clock
 
     async def create(self, caller: Identity, asked: NewKey) -> IssuedKey:
-        """Make a key; with no tenant asked for in the caller's own.
+        """Create a key; without a tenant, in the caller's own.
 
         Raises:
-            InvalidArgumentError: its roles do not give its scopes.
-            ScopeMissingError: for another tenant, or for roles above the caller's.
+            InvalidArgumentError: its roles do not include its scopes.
+            ScopeMissingError: it is for another tenant, or its roles rank above the caller's.
         """
         asked = replace(asked, tenant=asked.tenant or caller.tenant)
         if _reach(caller) not in {None, asked.tenant}:
-            raise _denied("Keys of another tenant are made by an operator.")
+            raise _denied("Only an operator creates keys of another tenant.")
         _refuse_higher(caller, asked.roles)
         if beyond := asked.narrowed_to - scopes_of(asked.roles):
             names = ", ".join(sorted(scope.name for scope in beyond))
-            raise InvalidArgumentError.of_field("scopes", f"the roles do not give: {names}")
+            raise InvalidArgumentError.of_field("scopes", f"not included in the roles: {names}")
         return await self._issuer.issue(asked)
 
-    async def page(self, caller: Identity, *, size: int, token: str) -> KeyList:
-        """A page of the keys that the caller manages, oldest first.
-
-        Raises:
-            InvalidPageTokenError: the token is not one of this list.
-        """
-        tenant = _reach(caller)
-        scope = ("api_keys", caller.tenant, caller.user_id, tenant or "")
-        page = self._tokens.page(size=size, token=token, scope=scope)
-        found = await self._keys.page(Page(page.size + 1, page.after), tenant=tenant)
-        keys = found[: page.size]
-        more = len(found) > page.size
-        return KeyList(keys, self._tokens.token((keys[-1].id,), scope=scope) if more else "")
+    async def page(self, caller: Identity, page: Page) -> Listing[ApiKey]:
+        """A page of the keys that the caller manages, oldest first; `page.after` holds an id."""
+        return page.cut(await self._keys.page(page.with_one_more(), tenant=_reach(caller)))
 
     async def revoke(self, caller: Identity, key_id: KeyId) -> ApiKey:
-        """End a key; may be repeated.
+        """Revoke a key; may be repeated.
 
         Raises:
-            NotFoundError: the caller's reach holds no such key.
-            ScopeMissingError: it stands higher than the caller's.
+            NotFoundError: the caller manages no such key.
+            ScopeMissingError: it ranks higher than the caller's.
         """
         tenant = _reach(caller)
         key = await self._keys.get(key_id, tenant=tenant)
@@ -94,13 +74,13 @@ class Access:
 
 
 def _reach(caller: Identity) -> str | None:
-    """The tenant whose keys the caller manages; None for every one."""
+    """The tenant whose keys the caller manages; None means all tenants."""
     return None if Role.OPERATOR in caller.roles else caller.tenant
 
 
 def _refuse_higher(caller: Identity, roles: Iterable[Role]) -> None:
     if rank(roles) > rank(caller.roles):
-        raise _denied("The key stands higher than the one that manages it.")
+        raise _denied("The key ranks higher than your own.")
 
 
 def _denied(message: str) -> ScopeMissingError:

@@ -1,4 +1,4 @@
-"""How many calls of one kind go on at once, in all and for one key."""
+"""Limits on how many calls of one kind run at once, in total and per key."""
 
 from collections import Counter
 
@@ -8,41 +8,41 @@ from services.gateway.domain.models import KeyId
 _RETRY_AFTER = 1.0
 
 
-class Slots:
-    """The room for calls of one kind.
+class ConcurrencyLimit:
+    """How many calls of one kind may run at once.
 
     Attributes:
-        kind: what they are called, in the plural.
+        kind: what these calls are called, in the plural.
     """
 
     def __init__(self, kind: str, *, most: int, most_per_key: int) -> None:
         self.kind = kind
         self._most = most
         self._most_per_key = most_per_key
-        self._taken: Counter[KeyId] = Counter()
+        self._open: Counter[KeyId] = Counter()
 
     @property
-    def taken(self) -> int:
-        """How many go on now."""
-        return self._taken.total()
+    def open(self) -> int:
+        """How many are running now."""
+        return self._open.total()
 
-    def take(self, key_id: KeyId) -> None:
-        """One more call begins.
+    def acquire(self, key_id: KeyId) -> None:
+        """Count a call that begins.
 
         Raises:
-            ResourceExhaustedError: there is no room; nothing was taken.
+            ResourceExhaustedError: the limit is reached; the call is not counted.
         """
-        if self._taken[key_id] >= self._most_per_key:
+        if self._open[key_id] >= self._most_per_key:
             raise self._full("This key has")
-        if self.taken >= self._most:
+        if self.open >= self._most:
             raise self._full("The gateway has")
-        self._taken[key_id] += 1
+        self._open[key_id] += 1
 
-    def give_back(self, key_id: KeyId) -> None:
-        """A call has ended."""
-        self._taken[key_id] -= 1
-        if not self._taken[key_id]:
-            del self._taken[key_id]
+    def release(self, key_id: KeyId) -> None:
+        """Count a call that has ended."""
+        self._open[key_id] -= 1
+        if not self._open[key_id]:
+            del self._open[key_id]
 
     def _full(self, who: str) -> ResourceExhaustedError:
         return ResourceExhaustedError(
