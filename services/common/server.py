@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
+from services.common.addresses import bind_error
 from services.common.keepalive import SERVER_KEEPALIVE
 from services.common.settings import ServerSettings
 
@@ -31,20 +31,18 @@ _OPTIONS = (
 
 
 class ListenError(OSError):
-    """The server cannot listen where it was told to; the message is one line for the operator."""
+    """The server cannot listen on its address; the message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that answers.
+    """A server that is serving.
 
     Attributes:
         port: the port it listens on.
-        draining: set once it is about to stop; open streams end themselves then.
     """
 
     port: int
-    draining: asyncio.Event
 
 
 @asynccontextmanager
@@ -56,27 +54,19 @@ async def serve(
     interceptors: Sequence[aio.ServerInterceptor],
     draining: asyncio.Event,
 ) -> AsyncIterator[RunningServer]:
-    """Serves until the context is left, then drains: health first, streams next, calls last.
+    """A server for as long as the block lasts, which then drains: health, streams, calls.
 
     Args:
         settings: address, limits and times.
         services: full names, for reflection and health.
         register: adds the servicers.
         interceptors: the chain, outermost first.
-        draining: is set when the server is about to stop.
+        draining: set when the server is about to stop; open streams then end themselves.
 
     Raises:
-        ListenError: the address is taken, or none of this machine's.
+        ListenError: the address is taken, or not one of this machine's.
     """
-    limit = settings.max_message_bytes
-    server = aio.server(
-        interceptors=list(interceptors),
-        options=[
-            *_OPTIONS,
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", limit),
-        ],
-    )
+    server = aio.server(interceptors=list(interceptors), options=_options(settings))
     register(server)
     health = _Health(draining)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
@@ -89,7 +79,7 @@ async def serve(
     try:
         await _set_health(health, services, health_pb2.HealthCheckResponse.SERVING)
         log.info("serving", listen=settings.listen, port=port)
-        yield RunningServer(port, draining)
+        yield RunningServer(port)
     finally:
         try:
             await _set_health(health, services, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -101,9 +91,9 @@ async def serve(
 
 
 async def stop_signal() -> None:
-    """Returns once the process is asked to stop, by SIGTERM or SIGINT; to be awaited once.
+    """Return once SIGTERM or SIGINT asks the process to stop; to be awaited once.
 
-    The handlers stay: being asked again must not cut the orderly end short.
+    The handlers stay installed: a second signal must not cut the orderly shutdown short.
     """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
@@ -112,8 +102,16 @@ async def stop_signal() -> None:
     await asked.wait()
 
 
+def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    return [
+        *_OPTIONS,
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+    ]
+
+
 class _Health(health_aio.HealthServicer):
-    """Ends its watches with the server; left open, each would hold that up for the whole grace."""
+    """Ends its watches when the server drains; an open one would use up the whole grace time."""
 
     def __init__(self, draining: asyncio.Event) -> None:
         super().__init__()
@@ -122,7 +120,7 @@ class _Health(health_aio.HealthServicer):
     async def Watch(  # noqa: N802 - named by the contract
         self, request: health_pb2.HealthCheckRequest, context: HealthContext
     ) -> None:
-        """The status of a service now and after each change, until the server is about to stop."""
+        """The status of a service, now and after each change, until the server drains."""
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(super().Watch(request, context))
             await self._draining.wait()
@@ -140,16 +138,11 @@ def _bind(server: aio.Server, address: str) -> int:
 
 
 def _obstacle(address: str) -> str:
-    """Why nobody can listen there, which grpc does not tell."""
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), int(port)))
-        except OSError as error:
-            return error.strerror or "it is no address of this machine"
-    return "it was taken a moment ago"
+    """Why listening there failed, which grpc does not tell."""
+    error = bind_error(address)
+    if error is None:
+        return "it was in use a moment ago"
+    return error.strerror or "it is not an address of this machine"
 
 
 async def _set_health(

@@ -96,9 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m services.gateway")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("migrate", help="bring the database's schema up to date")
-    bootstrap = commands.add_parser(
-        "bootstrap", help="ensure that a file holds an operator's key"
-    )
+    bootstrap = commands.add_parser("bootstrap", help="ensure that a file holds an operator's key")
     bootstrap.add_argument("--key-file", type=Path, required=True, metavar="FILE")
     arguments = parser.parse_args()
     settings = read_settings(GatewaySettings)

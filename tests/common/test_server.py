@@ -34,7 +34,10 @@ def settings(tmp_path: Path, **changes: Any) -> ServerSettings:
 
 @asynccontextmanager
 async def running(
-    settings: ServerSettings, handler: Handler | None = None
+    settings: ServerSettings,
+    handler: Handler | None = None,
+    *,
+    draining: asyncio.Event | None = None,
 ) -> AsyncIterator[tuple[RunningServer, aio.Channel]]:
     """A server of one unary method, and a channel that outlives it."""
 
@@ -53,7 +56,7 @@ async def running(
         services=[SERVICE],
         register=register,
         interceptors=(),
-        draining=asyncio.Event(),
+        draining=draining or asyncio.Event(),
     ) as server:
         channel = aio.insecure_channel(f"127.0.0.1:{server.port}")
         try:
@@ -139,26 +142,27 @@ class TestListening:
 class TestEnd:
     async def test_health_goes_first_then_streams_then_calls(self, tmp_path: Path) -> None:
         steps: list[str] = []
-        inside, leave, draining = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        inside, leave, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        draining = asyncio.Event()
 
         async def call(request: bytes, context: Any) -> bytes:
             inside.set()
-            await draining.wait()
+            await finish.wait()
             steps.append("call goes on")
             return b"done"
 
         async def run() -> None:
             drain = settings(tmp_path, drain_seconds=0.2)
             handler = grpc.unary_unary_rpc_method_handler(call)
-            async with running(drain, handler) as (server, channel):
-                started.set_result((server, channel))
+            async with running(drain, handler, draining=draining) as (_, channel):
+                started.set_result(channel)
                 await leave.wait()
             steps.append("stopped")
 
-        started: asyncio.Future[tuple[RunningServer, aio.Channel]] = asyncio.Future()
+        started: asyncio.Future[aio.Channel] = asyncio.Future()
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             group.create_task(run())
-            server, channel = await started
+            channel = await started
             answer = channel.unary_unary(METHOD)(b"")
             watch = health_pb2_grpc.HealthStub(channel).Watch(
                 health_pb2.HealthCheckRequest(service=SERVICE)
@@ -167,9 +171,9 @@ class TestEnd:
             await inside.wait()
             leave.set()
             assert (await watch.read()).status == NOT_SERVING
-            assert not server.draining.is_set()
-            await server.draining.wait()
-            draining.set()
+            assert not draining.is_set()
+            await draining.wait()
+            finish.set()
             assert await watch.read() is aio.EOF
             assert await answer == b"done"
 
@@ -223,10 +227,11 @@ class TestEnd:
     @pytest.mark.parametrize("times", [1, 2, 3])
     async def test_it_stops_however_often_it_is_cancelled(self, tmp_path: Path, times: int) -> None:
         running_: asyncio.Future[tuple[RunningServer, aio.Channel]] = asyncio.Future()
+        draining = asyncio.Event()
 
         async def run() -> None:
             drain = settings(tmp_path, drain_seconds=30, grace_seconds=0.1)
-            async with running(drain) as started:
+            async with running(drain, draining=draining) as started:
                 running_.set_result(started)
                 await asyncio.Event().wait()
 
@@ -242,7 +247,7 @@ class TestEnd:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        assert server.draining.is_set()
+        assert draining.is_set()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", server.port)
 

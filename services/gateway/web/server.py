@@ -1,4 +1,4 @@
-"""Serves the HTTP application in this process, beside gRPC."""
+"""Serves the HTTP application in the gateway's process, beside gRPC."""
 
 import asyncio
 import socket
@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from services.common.addresses import parse_address
 from services.common.server import ListenError
 from services.common.tasks import background_tasks
 
@@ -24,16 +25,16 @@ _POLL = 0.01
 
 @asynccontextmanager
 async def serve_http(app: ASGIApp, address: str) -> AsyncIterator[int]:
-    """Serve until the block is left; gives the port.
+    """Serve for as long as the block lasts; yields the port.
 
     Raises:
-        ListenError: the address is taken, or none of this machine's.
+        ListenError: the address is taken, or not one of this machine's.
     """
     listener = _listen(address)
     server = _Server(
         uvicorn.Config(
             app,
-            http=_PatientProtocol,
+            http=_TimedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -59,46 +60,49 @@ async def serve_http(app: ASGIApp, address: str) -> AsyncIterator[int]:
 
 
 def _listen(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    family, host, port = parse_address(address)
     try:
-        return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ListenError(f"cannot listen on {address}: {error.strerror}") from error
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to `main`."""
+    """Leaves signals to `main`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
-class _PatientProtocol(H11Protocol):
-    """Gives up on a client that does not get a request together in good time.
+class _TimedProtocol(H11Protocol):
+    """Closes the connection of a client that does not complete a request in time.
 
-    uvicorn itself waits for ever, so that a few hundred idle connections would shut everybody out.
+    uvicorn itself waits forever, so a few hundred idle connections would shut everybody out.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client has connected."""
         super().connection_made(transport)
-        self._look_again(None)
+        self._check_later(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone."""
-        self._looking.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
-    def _look_again(self, cycle: object) -> None:
-        self._looking = self.loop.call_later(_REQUEST_SECONDS, self._look, cycle)
+    def _check_later(self, cycle: object) -> None:
+        self._timer = self.loop.call_later(_REQUEST_SECONDS, self._check, cycle)
 
-    def _look(self, cycle: object) -> None:
-        """Close where nothing but an incomplete request came since the last look."""
+    def _check(self, cycle: object) -> None:
+        """Close the connection if no request was completed since the last check.
+
+        Args:
+            cycle: uvicorn's request and response at the last check; None before the first.
+        """
         waiting = self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
         if waiting and self.cycle is cycle and (cycle is None or self.cycle.response_complete):
             self.transport.close()
         else:
-            self._look_again(self.cycle)
+            self._check_later(self.cycle)

@@ -58,7 +58,7 @@ class TestWaitUntilFree:
             await wait_until_free([wrong], patience=0)
 
         assert str(caught.value) == (
-            f"{wrong!r} is no address to listen on, such as 127.0.0.1:8050"
+            f"{wrong!r} is not an address to listen on, such as 127.0.0.1:8050"
         )
 
     async def test_an_address_of_another_machine_is_told(self) -> None:
