@@ -71,6 +71,9 @@ def session_errors(session: Closeable) -> Iterator[None]:
         if _is_gone(session):
             raise unreachable() from error
         raise
+    except asyncpg.InternalClientError as error:
+        # The server has said that it ends the session, and has not hung up yet.
+        raise unreachable() from error
 
 
 def _is_gone(session: Closeable) -> bool:

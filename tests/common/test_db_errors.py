@@ -80,3 +80,11 @@ class TestSessionErrors:
 
         with pytest.raises(kind), session_errors(Session()):
             raise asyncpg.InterfaceError("connection is closed")
+
+    def test_a_session_whose_end_was_announced_is_lost(self) -> None:
+        class Session:
+            def is_closed(self) -> bool:
+                return False
+
+        with pytest.raises(UnavailableError), session_errors(Session()):
+            raise asyncpg.InternalClientError("cannot switch to state 12")
