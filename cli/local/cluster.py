@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.local.errors import AlreadyRunningError, StartError
+from services.common.private_file import write_private_file
 
 _LOG_BYTES = 10_000_000
 _POLL = 0.05
@@ -48,14 +49,14 @@ class DataDirectory:
         if not file.exists():
             if self.cluster.exists():
                 raise StartError(f"{file} is missing: the database cannot be opened without it")
-            _write_secret(file, secrets.token_urlsafe(24))
+            _make_password(file)
         return file.read_text(encoding="ascii")
 
     def owner_password(self) -> str:
         """The password of the role that owns ChatMind's database, made on first use."""
         file = self.root / "chatmind.password"
         if not file.exists():
-            _write_secret(file, secrets.token_urlsafe(24))
+            _make_password(file)
         return file.read_text(encoding="ascii")
 
     def open_log(self) -> int:
@@ -145,15 +146,8 @@ class DataDirectory:
         return [line.strip() for line in text.splitlines()]
 
 
-def _write_secret(file: Path, text: str) -> None:
-    draft = file.with_name(file.name + ".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(descriptor)
-    draft.rename(file)
+def _make_password(file: Path) -> None:
+    write_private_file(file, secrets.token_urlsafe(24).encode())
 
 
 def _open_lock(path: Path) -> int:

@@ -4,7 +4,6 @@ Each service gets a folder of its own: its private key, and in `trusted/` the pu
 who may call it. In a cluster the same folders are mounted from secrets.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cli.local.errors import StartError
 from services.common.identity import load_signing_key
+from services.common.private_file import write_private_file
 
 CALLERS = {
     "embedding": ("knowledge",),
@@ -45,13 +45,7 @@ def _ensure_private_key(path: Path) -> Ed25519PrivateKey:
         return _read_private_key(path)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    # Whole or not at all: a half-written key would stop the next start.
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem)
-    draft.replace(path)
+    write_private_file(path, pem)
     return key
 
 

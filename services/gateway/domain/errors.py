@@ -90,6 +90,10 @@ class SlowConsumerError(AbortedError):
     reason = "SLOW_CONSUMER"
 
 
+class KeyFileError(FailedPreconditionError):
+    """The file for the administrator's key cannot be used; only ever told to the operator."""
+
+
 def unknown_key(identifier: str) -> NotFoundError:
     """The error for a key that is absent or another tenant's: one text for both."""
     return NotFoundError(

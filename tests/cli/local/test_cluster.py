@@ -37,11 +37,6 @@ class TestPassword:
 
         assert len({DataDirectory(folder).password() for folder in folders}) == 2
 
-    def test_a_draft_left_behind_is_no_obstacle(self, files: DataDirectory) -> None:
-        (files.root / "postgres.password.new").write_text("half")
-
-        assert files.password() != "half"
-
     def test_is_not_made_anew_for_a_cluster_that_has_one(self, files: DataDirectory) -> None:
         files.cluster.mkdir()
 

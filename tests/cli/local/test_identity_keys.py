@@ -87,15 +87,6 @@ class TestEnsureIdentityKeys:
             token = signer(folder, caller, "knowledge").token(ADA)
             assert verifier(folder, "knowledge").identity(token) == ADA
 
-    def test_the_remains_of_a_start_that_was_killed_do_no_harm(self, tmp_path: Path) -> None:
-        draft = tmp_path / "agent/agent.new"
-        draft.parent.mkdir()
-        draft.write_bytes(b"-----BEG")
-        ensure_identity_keys(tmp_path)
-
-        assert not draft.exists()
-        assert load_signing_key(tmp_path / "agent/agent.pem")
-
     @pytest.mark.parametrize("content", [b"", b"nonsense"])
     def test_a_file_that_holds_no_key_is_told_and_kept(self, folder: Path, content: bytes) -> None:
         damaged = folder / "agent/agent.pem"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from services.gateway.domain.errors import KeyFileError
 from services.gateway.domain.keys import compose, key_id_of
-from services.gateway.store.key_file import KeyFileError, PrivateKeyFile
+from services.gateway.store.key_file import PrivateKeyFile
 
 KEY = compose(key_id_of("0190a5b8-0000-7000-8000-000000000000"), bytes(range(32)))
 
@@ -49,15 +50,6 @@ class TestPrivateKeyFile:
         with pytest.raises(KeyFileError, match="something other than a key"):
             PrivateKeyFile(path).read()
         assert path.read_text() == "years of work"
-
-    def test_a_link_is_replaced_and_not_followed(self, tmp_path: Path) -> None:
-        path, target = tmp_path / "admin.key", tmp_path / "target"
-        target.write_text("")
-        path.symlink_to(target)
-
-        PrivateKeyFile(path).write(KEY)
-
-        assert (target.read_text(), path.is_symlink()) == ("", False)
 
     def test_a_place_that_is_none_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
