@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.local.errors import AlreadyRunningError, StartError
+from cli.local.logs import rotate
 from services.common.private_file import write_private_file
 
-_LOG_BYTES = 10_000_000
 _POLL = 0.05
 
 
@@ -60,12 +60,11 @@ class DataDirectory:
         return file.read_text(encoding="ascii")
 
     def open_log(self) -> int:
-        """A descriptor that appends to the log; one that has grown large is moved aside first."""
+        """A descriptor that appends to the log; a large log is moved aside first."""
         self.log.parent.mkdir(mode=0o700, exist_ok=True)
-        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
+        rotate(self.log)
         descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        if os.geteuid() == 0:  # on a directory of somebody else's, who wants to write to it again
+        if os.geteuid() == 0:  # the directory's owner, if another, must be able to write to it too
             owner = self.root.stat()
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
         return descriptor

@@ -13,12 +13,12 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 
 from cli.local.errors import StartError
+from cli.local.logs import rotate
 from cli.local.services import LocalService
 from services.common.tasks import task_group
 
 _TAIL_LINES = 8
 _TAIL_BYTES = 64 * 1024
-_MOST_LOG_BYTES = 32 * 1024 * 1024
 _POLL_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
 
@@ -57,7 +57,7 @@ class ServiceProcess:
 
     async def start(self) -> None:
         """Starts the process; it logs to its file and ends when this process does."""
-        self._rotate()
+        rotate(self._log)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 # Without -P a folder called `services` where ChatMind is started would be run.
@@ -114,11 +114,6 @@ class ServiceProcess:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-_TAIL_LINES:])
-
-    def _rotate(self) -> None:
-        """Keeps at most two logs, the older one beside the one in use."""
-        if self._log.exists() and self._log.stat().st_size > _MOST_LOG_BYTES:
-            self._log.replace(self._log.with_suffix(".old"))
 
     async def _fail_at_end(self) -> None:
         how = ending(await self.ended())

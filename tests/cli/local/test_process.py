@@ -84,7 +84,7 @@ class TestStart:
     async def test_logs_are_kept_over_starts_and_do_not_grow_for_ever(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cli.local.process._MOST_LOG_BYTES", 200)
+        monkeypatch.setattr("cli.local.logs._MOST_BYTES", 200)
         process = process_of(service(tmp_path, behaviour="fail"), tmp_path)
         for _ in range(2):
             await process.start()
@@ -96,7 +96,7 @@ class TestStart:
         await process.ended()
 
         assert len(pids(tmp_path / "small.log")) == 1
-        assert (tmp_path / "small.old").read_text(encoding="utf-8") == "x" * 201
+        assert (tmp_path / "small.log.1").read_text(encoding="utf-8") == "x" * 201
 
 
 class TestStop:
