@@ -1,4 +1,4 @@
-"""`ServiceError` to `google.rpc.Status` and back, in one place."""
+"""Converts a `ServiceError` to `google.rpc.Status` and back, in one place."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,8 +17,8 @@ from services.common.text import shortened
 DETAILS_KEY = "grpc-status-details-bin"
 """The trailing metadata that carries the serialized Status, as gRPC's own libraries name it."""
 
-# A peer drops a call whose trailing metadata is over 8 KiB, its default. There the details grow by
-# a third (base64) and the message up to threefold (percent-encoding).
+# A peer drops a call whose trailing metadata exceeds 8 KiB, grpc's default. On the wire the details
+# grow by a third (base64) and the message up to threefold (percent-encoding).
 _MOST_MESSAGE_BYTES = 512
 _MOST_DETAILS_BYTES = 3 * 1024
 _MOST_TEXT_BYTES = 200
@@ -28,6 +28,8 @@ _RETRIABLE = {Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED}
 _DEFAULT_RETRY_SECONDS = 1.0
 _MOST_RETRY_SECONDS = 24 * 3600.0
 _GRPC_CODES = {code.value[0]: code for code in grpc.StatusCode}
+# Without a reason these come from grpc itself, not from a service.
+_BROKEN = {grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE}
 
 
 def grpc_code(code: Code) -> grpc.StatusCode:
@@ -36,9 +38,9 @@ def grpc_code(code: Code) -> grpc.StatusCode:
 
 
 def to_status(error: ServiceError, *, domain: str) -> status_pb2.Status:
-    """The Status of an error: ErrorInfo, RetryInfo where retrying helps, BadRequest for fields.
+    """The Status of an error: ErrorInfo, RetryInfo if retrying helps, BadRequest for fields.
 
-    Texts are shortened and fields left out where it would not fit into a call's metadata.
+    Texts are shortened and fields left out as needed to fit into a call's metadata.
     """
     status = status_pb2.Status(
         code=error.code.value, message=shortened(error.message, _MOST_MESSAGE_BYTES)
@@ -57,7 +59,7 @@ def to_status(error: ServiceError, *, domain: str) -> status_pb2.Status:
 
 
 def _fitting(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Metadata for programs: whole values first, the longest are shortened to what is left."""
+    """The metadata, shortest values first; the longest are shortened to what room is left."""
     room = _MOST_METADATA_BYTES
     for key, value in sorted(metadata.items(), key=lambda item: len(item[1])):
         fitting = shortened(value, max(room, _MOST_TEXT_BYTES))
@@ -68,7 +70,7 @@ def _fitting(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _bad_request(
     violations: Iterable[FieldViolation], *, room: int
 ) -> error_details_pb2.BadRequest:
-    """As many of the fields, in their order, as fit into so many bytes."""
+    """As many of the fields, in their order, as fit into `room` bytes."""
     bad_request = error_details_pb2.BadRequest()
     for violation in violations:
         bad_request.field_violations.add(
@@ -82,7 +84,7 @@ def _bad_request(
 
 
 def _retry_after(error: ServiceError) -> float | None:
-    """Seconds, within reason whatever a provider may have answered."""
+    """Seconds, within bounds whatever a provider may have said."""
     if error.retry_after is not None:
         return min(max(0.0, error.retry_after), _MOST_RETRY_SECONDS)
     return _DEFAULT_RETRY_SECONDS if error.code in _RETRIABLE else None
@@ -90,11 +92,11 @@ def _retry_after(error: ServiceError) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RpcFailure:
-    """What a failed call said, for clients to translate into errors of their own.
+    """The parts of a failed call's status, for clients to translate into errors of their own.
 
     Attributes:
         code: grpc's status code.
-        reason: ErrorInfo's reason; empty where the answer carries none.
+        reason: ErrorInfo's reason; empty if the status carries none.
         message: the status message.
         metadata: ErrorInfo's metadata.
         violations: BadRequest's fields.
@@ -110,8 +112,13 @@ class RpcFailure:
 
     @property
     def unreachable(self) -> bool:
-        """Whether the other side could not be asked, rather than refused."""
+        """Whether the other side was down or too slow, rather than refused the call."""
         return self.code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection broke or the process ended before a service answered."""
+        return not self.reason and self.code in _BROKEN
 
 
 class FailedCall(Protocol):
@@ -128,7 +135,7 @@ class FailedCall(Protocol):
 
 
 def failure_of(error: FailedCall) -> RpcFailure:
-    """What the error of a failed call says, details unpacked."""
+    """The status in the error of a failed call, with its details unpacked."""
     info = error_details_pb2.ErrorInfo()
     bad_request = error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()

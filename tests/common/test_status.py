@@ -179,6 +179,17 @@ class TestFailureOf:
     def test_who_refuses_was_reached(self, code: grpc.StatusCode) -> None:
         assert not RpcFailure(code, "", "").unreachable
 
+    @pytest.mark.parametrize("name", ["UNAVAILABLE", "CANCELLED", "INTERNAL"])
+    def test_a_call_that_grpc_itself_ended_is_broken(self, name: str) -> None:
+        code = grpc.StatusCode[name]
+
+        assert RpcFailure(code, "", "").broken
+        assert not RpcFailure(code, "DRAINING", "").broken
+
+    @pytest.mark.parametrize("name", ["NOT_FOUND", "DEADLINE_EXCEEDED", "UNKNOWN"])
+    def test_other_codes_are_answers(self, name: str) -> None:
+        assert not RpcFailure(grpc.StatusCode[name], "", "").broken
+
 
 class _Failed:
     """A failed call with such metadata."""

@@ -1,7 +1,7 @@
-"""Passes calls on to the services behind the gateway: bytes in, bytes out.
+"""Forwards calls to the services behind the gateway: bytes in, bytes out.
 
-What goes inward is the request, what is left of its deadline, and who it is for; nothing of the
-client's own metadata. What comes back is the answer, or the status just as the service gave it.
+A service gets the request, what is left of its deadline, and the caller's identity, but nothing of
+the client's own metadata. The client gets the answer, or the status exactly as the service gave it.
 """
 
 import asyncio
@@ -18,15 +18,12 @@ from services.common.errors import DeadlineExceededError
 from services.common.interceptors.authentication import OPEN_SERVICES, current_identity
 from services.common.interceptors.base import Behaviour, Context, OptionalHandler
 from services.common.interceptors.deadline import time_left
-from services.common.status import DETAILS_KEY
+from services.common.status import DETAILS_KEY, failure_of
 from services.gateway.api.methods import Method
 from services.gateway.api.streaming import ClientStreams
 from services.gateway.domain.errors import ServiceUnavailableError
 
-# Without details these come from a line that broke or a process that ended, not from a service.
-_BROKEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL}
-
-# The client's key does hold, and no service of ours raises what it has no word for.
+# Faults of ours: the client's key was accepted, and no service of ours answers UNKNOWN.
 _OURS = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNKNOWN}
 _SETTLING_LOOKS, _SETTLING_PAUSE = 50, 0.01
 
@@ -38,9 +35,9 @@ class Upstream:
     """A service behind the gateway.
 
     Attributes:
-        name: what clients are told when it is down.
-        channel: the way there.
-        calls: the metadata that calls to it carry.
+        name: shown to clients when it is down.
+        channel: the connection to it.
+        calls: makes the metadata of calls to it.
     """
 
     name: str
@@ -49,7 +46,7 @@ class Upstream:
 
 
 class Forwarder(grpc.GenericRpcHandler):
-    """Answers the methods of other services by asking those."""
+    """Answers the methods of other services by calling them."""
 
     def __init__(
         self,
@@ -68,7 +65,7 @@ class Forwarder(grpc.GenericRpcHandler):
         }
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
-        """The handler of a method, where it is one of those."""
+        """The handler of a method; None if it is not one of theirs."""
         return self._handlers.get(handler_call_details.method)
 
     def _handler(self, method: Method, upstream: Upstream) -> OptionalHandler:
@@ -133,7 +130,10 @@ class Forwarder(grpc.GenericRpcHandler):
 
 
 class Unserved(grpc.GenericRpcHandler):
-    """Stands last and takes what nobody else answers, so that this too asks for a key first."""
+    """Takes the methods that nothing else serves; without it they would be answered without a key.
+
+    To be added as the last handler.
+    """
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
         """A handler for any method, whatever its shape."""
@@ -147,11 +147,11 @@ async def _refuse(_: AsyncIterator[bytes], context: Context) -> None:
 
 
 async def _write_all(call: _Upload, parts: AsyncIterator[bytes]) -> None:
-    """Write one part after the other at the pace of the slower side, until the service answers.
+    """Write the parts one by one, at the pace of the slower side, until the service answers.
 
-    It may do so before the end. Then a write fails, for which grpc.aio gives the call an INTERNAL
-    status of its own: if the service's is there already it would be lost, so the write is cancelled
-    first; if it is not, it will take that one's place.
+    The service may answer before the last part. A write then fails, and grpc.aio gives the call an
+    INTERNAL status of its own. If the service's status has arrived by then, it would be lost, so
+    the write is cancelled first; if not, it will replace grpc's.
     """
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(_write(call, parts))
@@ -175,13 +175,13 @@ async def _write(call: _Upload, parts: AsyncIterator[bytes]) -> None:
 
 
 async def _pass_on(error: aio.AioRpcError, context: Context, upstream: Upstream) -> NoReturn:
-    """Give the client the status, unless it speaks of the gateway rather than of the client."""
-    code, details = error.code(), dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
-    if details is None and code in _BROKEN:
+    """Pass the status on to the client, unless it is about the gateway rather than the client."""
+    failure, details = failure_of(error), dict(error.trailing_metadata() or ()).get(DETAILS_KEY)
+    if failure.broken:
         raise ServiceUnavailableError(upstream.name) from error
-    if details is None and code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if details is None and failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
         raise DeadlineExceededError(f"The {upstream.name} service took too long.") from error
-    if code in _OURS:
+    if failure.code in _OURS:
         raise error
     trailing = () if details is None else ((DETAILS_KEY, details),)
-    await context.abort(code, error.details() or "", trailing_metadata=trailing)
+    await context.abort(failure.code, failure.message, trailing_metadata=trailing)

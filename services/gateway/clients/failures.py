@@ -1,4 +1,4 @@
-"""What a failed call inward means for the client of the gateway."""
+"""Translates failures of calls to other services into errors for the gateway's clients."""
 
 import grpc
 from grpc import aio
@@ -44,23 +44,17 @@ _BY_CODE: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
 }
-# Without a reason these come from a line that broke or a process that ended, not from a service.
-_BROKEN = {
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNAVAILABLE,
-}
 
 
 def translated(error: aio.AioRpcError, *, service: str) -> Exception:
-    """The error to raise; the call's own where it can only be a fault of ours.
+    """The error to raise for a failed call; the call's own if it can only be a fault of ours.
 
     Args:
         error: the failure.
-        service: who was asked.
+        service: the name of the service that was called.
     """
     failure = failure_of(error)
-    if not failure.reason and failure.code in _BROKEN:
+    if failure.broken:
         return ServiceUnavailableError(service)
     kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(failure.code)
     if kind is None:
