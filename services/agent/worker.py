@@ -14,25 +14,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum, auto
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import structlog
 
-from services.agent.domain import hints
+from services.agent.domain import hints, outcome
 from services.agent.domain.chat import RunContext
-from services.agent.domain.endings import (
-    AGENT_DELETED,
-    CANCELLED,
-    CANCELLED_NOTICE,
-    CRASH_LOOP,
-    INTERNAL,
-    notice,
-)
+from services.agent.domain.endings import CANCELLED_NOTICE, notice
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.journal import HintingJournal
+from services.agent.domain.outcome import Outcome
 from services.agent.domain.ports import Listener, Notifier, RunJournal, Subscription
-from services.agent.domain.queue import Claim, RunQueue, Standing
+from services.agent.domain.queue import Claim, RunQueue
 from services.common.errors import (
     AbortedError,
     ResourceExhaustedError,
@@ -65,18 +58,6 @@ class Pace:
     lease: timedelta = timedelta(seconds=30)
     crash_limit: int = 5
     stop_grace: float = 0.5
-
-
-class Outcome(Enum):
-    """What becomes of a run that is held."""
-
-    DONE = auto()
-    LOST = auto()
-    HAND_BACK = auto()
-    CANCEL = auto()
-    AGENT_GONE = auto()
-    CRASH_LOOP = auto()
-    FAIL = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +150,9 @@ class Worker:
         """Have the run worked on until it is decided what becomes of it, and carry that out."""
         run = held.claim.run
         structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
-        self._decide_early(held)
+        early = outcome.of_claim(held.claim, crash_limit=self._pace.crash_limit)
+        if early is not None:
+            held.decide(early)
         async with background_tasks() as tasks:
             try:
                 work = tasks.start(f"turns of {run.id}", self._drive(held))
@@ -180,13 +163,6 @@ class Worker:
             finally:
                 del self._held[held]
                 news.wake()
-
-    def _decide_early(self, held: _Held) -> None:
-        """A run that lost too many workers, or is to be cancelled, is not worked on again."""
-        if held.claim.run.cancel_requested:
-            held.decide(Outcome.CANCEL)
-        elif held.claim.crashes >= self._pace.crash_limit:
-            held.decide(Outcome.CRASH_LOOP)
 
     async def _drive(self, held: _Held) -> None:
         if held.outcome is not None:
@@ -199,14 +175,20 @@ class Worker:
         except AgentDeletedError:
             held.decide(Outcome.AGENT_GONE)
         except Exception as error:  # noqa: BLE001 - a fault in one run must not end all others
-            if type(error) in _DATABASE_ERRORS:
-                self._log.warning("run interrupted", cause=repr(error.__cause__))
-                held.decide(Outcome.HAND_BACK)
-            else:
-                self._log.exception("run failed")
-                held.decide(Outcome.FAIL)
+            self._interrupted(held, error)
         else:
             held.decide(Outcome.DONE)
+
+    def _interrupted(self, held: _Held, error: Exception) -> None:
+        if held.outcome is not None:
+            # Cancelled amid a statement: what the driver makes of that does not matter any more.
+            self._log.debug("run stopped", error=repr(error))
+        elif type(error) in _DATABASE_ERRORS:
+            self._log.warning("run interrupted", cause=repr(error.__cause__))
+            held.decide(Outcome.HAND_BACK)
+        else:
+            self._log.error("run failed", exc_info=error)
+            held.decide(Outcome.FAIL)
 
     async def _why_fenced(self, held: _Held) -> Outcome:
         """A wish to cancel fences the loop off, too."""
@@ -214,7 +196,7 @@ class Worker:
             standing = (await self._queue.standing([held.claim])).get(held.claim.run.id)
         except ServiceError:
             return Outcome.HAND_BACK
-        return _outcome_of(standing) or Outcome.HAND_BACK
+        return outcome.of_standing(standing) or Outcome.HAND_BACK
 
     async def _decided(self, held: _Held) -> None:
         """Wait for a decision, but not beyond the lease."""
@@ -248,23 +230,14 @@ class Worker:
                 return
 
     async def _write_end(self, held: _Held) -> None:
-        match held.outcome:
-            case Outcome.CANCEL:
-                await held.journal.finish(CANCELLED, [notice(CANCELLED_NOTICE)])
-            case Outcome.AGENT_GONE:
-                await held.journal.finish(AGENT_DELETED)
-            case Outcome.CRASH_LOOP:
-                await held.journal.finish(CRASH_LOOP)
-            case Outcome.FAIL:
-                await held.journal.finish(INTERNAL)
-            case Outcome.HAND_BACK:
-                await self._queue.hand_back(held.claim)
-                self._notifier.notify(hints.RUNS)
-                self._notifier.notify(held.claim.run.session_id)
-            case Outcome.DONE | Outcome.LOST | None:
-                return
-            case _:
-                assert_never(held.outcome)
+        ending = held.outcome and held.outcome.ending
+        if ending is not None:
+            closing = [notice(CANCELLED_NOTICE)] if held.outcome is Outcome.CANCEL else []
+            await held.journal.finish(ending, closing)
+        elif held.outcome is Outcome.HAND_BACK:
+            await self._queue.hand_back(held.claim)
+            self._notifier.notify(hints.RUNS)
+            self._notifier.notify(held.claim.run.session_id)
 
     async def _hand_all_back(self) -> None:
         holding = list(self._held.values())
@@ -300,17 +273,8 @@ class Worker:
             return
         for each in held:
             standing = standings.get(each.claim.run.id)
-            outcome = _outcome_of(standing)
-            if outcome is not None:
-                each.decide(outcome)
+            decided = outcome.of_standing(standing)
+            if decided is not None:
+                each.decide(decided)
             if renew and standing is not None:
                 each.until = until
-
-
-def _outcome_of(standing: Standing | None) -> Outcome | None:
-    """What a run's standing makes of it; None lets it go on."""
-    if standing is None:
-        return Outcome.LOST
-    if standing.cancel_requested:
-        return Outcome.CANCEL
-    return Outcome.AGENT_GONE if standing.agent_gone else None

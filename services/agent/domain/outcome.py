@@ -1,0 +1,50 @@
+"""What becomes of a run that a worker holds, and what is written then."""
+
+from enum import Enum, auto
+
+from services.agent.domain.chat import Ending
+from services.agent.domain.endings import AGENT_DELETED, CANCELLED, CRASH_LOOP, INTERNAL
+from services.agent.domain.queue import Claim, Standing
+
+
+class Outcome(Enum):
+    """What becomes of a run that is held."""
+
+    DONE = auto()
+    LOST = auto()
+    HAND_BACK = auto()
+    CANCEL = auto()
+    AGENT_GONE = auto()
+    CRASH_LOOP = auto()
+    FAIL = auto()
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ends the run; None where the run ended by itself, or does not end here."""
+        match self:
+            case Outcome.CANCEL:
+                return CANCELLED
+            case Outcome.AGENT_GONE:
+                return AGENT_DELETED
+            case Outcome.CRASH_LOOP:
+                return CRASH_LOOP
+            case Outcome.FAIL:
+                return INTERNAL
+            case Outcome.DONE | Outcome.LOST | Outcome.HAND_BACK:
+                return None
+
+
+def of_claim(claim: Claim, *, crash_limit: int) -> Outcome | None:
+    """What becomes of a run that was just taken; None where it is to be worked on."""
+    if claim.run.cancel_requested:
+        return Outcome.CANCEL
+    return Outcome.CRASH_LOOP if claim.crashes >= crash_limit else None
+
+
+def of_standing(standing: Standing | None) -> Outcome | None:
+    """What becomes of a run that stands so, None being lost; None where it goes on."""
+    if standing is None:
+        return Outcome.LOST
+    if standing.cancel_requested:
+        return Outcome.CANCEL
+    return Outcome.AGENT_GONE if standing.agent_gone else None
