@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -153,7 +153,9 @@ async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
             await pool.driver.expire_connections()
         raise
     finally:
-        await pool.driver.release(lent)
+        # One that was lost while its user was cancelled has left the pool by itself.
+        with suppress(asyncpg.InternalClientError):
+            await pool.driver.release(lent)
 
 
 @asynccontextmanager
