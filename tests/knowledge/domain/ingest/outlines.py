@@ -1,7 +1,5 @@
 """Outlines of Markdown texts: ours, and that of an independent parser."""
 
-import re
-
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -12,7 +10,6 @@ Heading = tuple[int, int, int, str]
 """First line, last line, level, visible text."""
 
 _REFERENCE = MarkdownIt("commonmark", {"maxNesting": 1000}).enable(["table", "strikethrough"])
-_LINE_BREAKS = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _REFERENCE_KINDS = {
     "heading_open": BlockKind.HEADING,
     "paragraph_open": BlockKind.PARAGRAPH,
@@ -47,6 +44,11 @@ def titles(text: str) -> list[tuple[int, str]]:
     return [(level, title) for _, _, level, title in headings(text)]
 
 
+def squeezed(found: list[Heading]) -> list[Heading]:
+    """The headings with any white space in their texts as one space."""
+    return [(first, last, level, " ".join(text.split())) for first, last, level, text in found]
+
+
 def reference_blocks(text: str) -> list[tuple[BlockKind, int, int]]:
     """Kind, first and last line of each top-level block, as markdown-it has them."""
     lines = text.split("\n")
@@ -79,4 +81,4 @@ def _visible(token: Token) -> str:
             parts.append(_visible(child))
         elif child.type in {"text", "text_special", "code_inline"}:
             parts.append(child.content)
-    return _LINE_BREAKS.sub(" ", "".join(parts)).strip()
+    return "".join(parts).strip()
