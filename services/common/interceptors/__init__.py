@@ -1,10 +1,10 @@
-"""The interceptors of every server, in the order calls pass through them.
+"""The interceptors of every server, in the order in which calls pass through them.
 
-1. `request_id`      so that everything after it can say which call it speaks of
-2. `access_log`      sees the outcome of all that follows
-3. `error_status`    turns whatever is raised below into a status
-4. `deadline`        bounds all that a call may cost, authentication included
-5. `authentication`  before any work, decoding included
+1. `request_id`      first, so that everything after it can name the call
+2. `access_log`      logs the outcome of all that follows
+3. `error_status`    turns whatever is raised below it into a status
+4. `deadline`        limits the time of a call, authentication included
+5. `authentication`  before any work is done, decoding included
 6. `validation`      decodes the request and checks the rules of the contract
 """
 

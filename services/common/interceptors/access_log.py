@@ -1,4 +1,4 @@
-"""One line for every call: method, outcome, duration. Health checks only at debug level."""
+"""Logs a line for every call: method, outcome, duration; health and reflection at debug level."""
 
 import time
 from collections.abc import AsyncIterator
@@ -8,9 +8,7 @@ import grpc
 import structlog
 from grpc import aio
 
-from services.common.interceptors.base import AroundInterceptor, Call
-
-_QUIET = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+from services.common.interceptors.base import GRPC_SERVICES, AroundInterceptor, Call
 
 
 class AccessLogInterceptor(AroundInterceptor):
@@ -23,7 +21,7 @@ class AccessLogInterceptor(AroundInterceptor):
     async def around(self, call: Call) -> AsyncIterator[None]:
         """The call, timed."""
         started = time.perf_counter()
-        # What is no Exception is a cancellation: by the client, its deadline or the server's end.
+        # What is not an Exception is a cancellation: by the client, its deadline or the shutdown.
         outcome = grpc.StatusCode.CANCELLED
         try:
             yield
@@ -37,5 +35,5 @@ class AccessLogInterceptor(AroundInterceptor):
             if outcome is grpc.StatusCode.CANCELLED and call.seconds_left == 0:
                 outcome = grpc.StatusCode.DEADLINE_EXCEEDED
             milliseconds = round((time.perf_counter() - started) * 1000, 1)
-            log = self._log.debug if call.method.startswith(_QUIET) else self._log.info
+            log = self._log.debug if call.method.startswith(GRPC_SERVICES) else self._log.info
             log("call", outcome=outcome.name, ms=milliseconds)

@@ -1,4 +1,4 @@
-"""Admits only calls with an identity token this service accepts; health and reflection are open."""
+"""Admits only calls with a valid identity token; health and reflection stay open."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,16 +6,15 @@ from contextvars import ContextVar
 
 from services.common.errors import UnauthenticatedError
 from services.common.identity import Identity, IdentityVerifier
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.base import GRPC_SERVICES, AroundInterceptor, Call
 
 IDENTITY_KEY = "x-chatmind-identity"
-OPEN_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 
 _identity: ContextVar[Identity] = ContextVar("identity")
 
 
 def current_identity() -> Identity:
-    """Whom the call being answered is made for.
+    """The identity on whose behalf the present call is made.
 
     Raises:
         UnauthenticatedError: outside of an authenticated call.
@@ -27,7 +26,7 @@ def current_identity() -> Identity:
 
 
 def set_identity(identity: Identity) -> None:
-    """Binds the identity to the call being answered, for interceptors that found it another way."""
+    """Bind an identity to the present call, for interceptors that authenticate in another way."""
     _identity.set(identity)
 
 
@@ -39,8 +38,12 @@ class AuthenticationInterceptor(AroundInterceptor):
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call with its identity bound."""
-        if not call.method.startswith(OPEN_SERVICES):
+        """The call with its identity bound.
+
+        Raises:
+            UnauthenticatedError: it has no token, or one that is not valid here.
+        """
+        if not call.method.startswith(GRPC_SERVICES):
             token = call.metadata.get(IDENTITY_KEY)
             if not isinstance(token, str):
                 raise UnauthenticatedError("No identity token came with the call.")

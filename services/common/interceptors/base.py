@@ -1,4 +1,4 @@
-"""What the interceptors share: run something around a call, whatever its shape."""
+"""What the interceptors share: running something around a call, whatever its shape."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -10,6 +10,9 @@ from typing import Any, TypeAlias, cast
 import grpc
 from grpc import aio
 
+GRPC_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+"""How methods of gRPC's own services begin: health and reflection, which are open to everybody."""
+
 # Strings, because grpc's classes are generic to type checkers only.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 OptionalHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
@@ -20,11 +23,11 @@ Behaviour: TypeAlias = "Callable[[Any, Context], Any]"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call on its way in.
+    """An incoming call.
 
     Attributes:
         method: `/package.Service/Method`.
-        metadata: what came with it; keys in lower case, the first value of each.
+        metadata: the first value of each key; keys are in lower case.
         streaming: whether either side sends more than one message.
         context: grpc's own.
     """
@@ -36,17 +39,17 @@ class Call:
 
     @property
     def seconds_left(self) -> float | None:
-        """The time to its deadline; none where the client set none."""
+        """The time to its deadline; None if the client set none."""
         return cast("float | None", self.context.time_remaining())
 
     @property
     def code(self) -> grpc.StatusCode | None:
-        """The status it was given so far, if any."""
+        """The status that was set so far; None if none was."""
         return cast("grpc.StatusCode | None", self.context.code())
 
 
 class AroundInterceptor(aio.ServerInterceptor, ABC):
-    """Enters a context around every call; exceptions of the call pass through it."""
+    """Enters a context around every call; the call's exceptions pass through it."""
 
     @abstractmethod
     def around(self, call: Call) -> AbstractAsyncContextManager[None]:
@@ -57,7 +60,7 @@ class AroundInterceptor(aio.ServerInterceptor, ABC):
         continuation: Continuation,
         handler_call_details: grpc.HandlerCallDetails,
     ) -> OptionalHandler:
-        """The handler with `around` about it."""
+        """The handler, wrapped in `around`."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
@@ -86,9 +89,9 @@ class AroundInterceptor(aio.ServerInterceptor, ABC):
 async def responses(
     behaviour: Behaviour, request: Any, context: Context
 ) -> AsyncGenerator[Any, None]:
-    """What a streaming behaviour answers, be it an async generator or a coroutine.
+    """The responses of a streaming behaviour, be it an async generator or a coroutine.
 
-    A coroutine writes to the context itself, so that nothing is left to yield here.
+    A coroutine writes to the context itself, so there is nothing to yield.
     """
     answering = behaviour(request, context)
     if inspect.isawaitable(answering):
@@ -100,7 +103,7 @@ async def responses(
 
 
 def behaviour_of(handler: Handler) -> Behaviour:
-    """The function that answers, whichever of the four shapes the method has."""
+    """The function of a handler, whichever of the four shapes the method has."""
     behaviour: Any = (
         handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
     )
@@ -113,7 +116,7 @@ def rebuild(
     *,
     keep_deserializer: bool = True,
 ) -> Handler:
-    """The same handler with another behaviour, which gets bytes where no deserializer is kept."""
+    """The same handler with another behaviour, which gets bytes unless the deserializer is kept."""
     factory = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,

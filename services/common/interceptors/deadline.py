@@ -1,7 +1,7 @@
-"""Gives unary calls that came without a deadline one, and tells how much is left of it.
+"""Gives a deadline to unary calls that have none, and tells how much of it is left.
 
-Streams have none: a watch lasts for as long as its client wants, an upload for as long as its line
-takes.
+Streams get none: a watch lasts as long as its client wants, an upload as long as its connection
+needs.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from services.common.interceptors.base import AroundInterceptor, Call
 
 DEFAULT_DEADLINE_SECONDS = 30.0
 
-# What a service keeps of its caller's time, to say in words that one behind it was too slow.
+# Kept back from the caller's deadline, so that there is time to report a slow dependency.
 _MARGIN_SECONDS = 0.25
 _LEAST_SECONDS = 0.05
 
@@ -23,10 +23,10 @@ _until: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 
 def time_left(at_most: float = DEFAULT_DEADLINE_SECONDS) -> float:
-    """How many seconds a call inward may take, made to answer the present one.
+    """How many seconds a call to another service may take while answering the present one.
 
-    What is left of the present call's deadline less a margin, and never more than `at_most`;
-    outside of a call with a deadline it is `at_most`.
+    This is the rest of the present call's deadline less a margin, but at most `at_most`. Outside of
+    a call with a deadline it is `at_most`.
     """
     until = _until.get()
     if until is None:
@@ -35,7 +35,7 @@ def time_left(at_most: float = DEFAULT_DEADLINE_SECONDS) -> float:
 
 
 class DeadlineInterceptor(AroundInterceptor):
-    """Ends a unary call after its deadline; grpc itself sees to those that clients set."""
+    """Gives unary calls a deadline if they have none; grpc enforces those that clients set."""
 
     def __init__(self, seconds: float = DEFAULT_DEADLINE_SECONDS) -> None:
         self._seconds = seconds

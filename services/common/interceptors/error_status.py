@@ -24,22 +24,23 @@ class ErrorStatusInterceptor(AroundInterceptor):
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call; its exceptions leave as statuses."""
+        """The call, whose exceptions become statuses."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - the last resort: nothing may leave as it is
+        except Exception as error:  # noqa: BLE001 - no exception may reach grpc as it is
             leaves = tuple(_leaves(error))
             for abort in leaves:
                 if isinstance(abort, aio.AbortError):
                     raise abort from abort.__cause__
-            if _is_declared_only(call, leaves):
+            # The base class that grpc generates sets this code for methods that are not written.
+            if call.code is StatusCode.UNIMPLEMENTED:
                 await call.context.abort(StatusCode.UNIMPLEMENTED, "No such method is served.")
-            await self._abort(call, _told(leaves) or self._internal(leaves))
+            await self._abort(call, _reportable(leaves) or self._internal(leaves))
 
     def _internal(self, leaves: Sequence[Exception]) -> ServiceError:
-        # That a client has left is found out by writing to it, and no fault.
-        has_left = all(isinstance(each, aio.InternalError) for each in leaves)
-        log = self._log.debug if has_left else self._log.error
+        # A write fails when the client has gone, which is not our fault.
+        client_gone = all(isinstance(each, aio.InternalError) for each in leaves)
+        log = self._log.debug if client_gone else self._log.error
         log("unhandled error", exc_info=True)
         request_id = current_request_id()
         return ServiceError(
@@ -57,7 +58,7 @@ class ErrorStatusInterceptor(AroundInterceptor):
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:
-    """The errors in a group, such as a TaskGroup raises; any other is its own only one."""
+    """The errors in a group, such as a TaskGroup raises; any other error is the only one."""
     if isinstance(error, ExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)
@@ -65,12 +66,7 @@ def _leaves(error: Exception) -> Iterator[Exception]:
         yield error
 
 
-def _is_declared_only(call: Call, leaves: Sequence[Exception]) -> bool:
-    """Whether nobody wrote the method: the base class that grpc generates sets the code, raises."""
-    return call.code is StatusCode.UNIMPLEMENTED and isinstance(leaves[0], NotImplementedError)
-
-
-def _told(leaves: Sequence[Exception]) -> ServiceError | None:
-    """What the caller may be told, unless one of the errors is no service's own."""
-    told = [each for each in leaves if isinstance(each, ServiceError)]
-    return told[0] if len(told) == len(leaves) else None
+def _reportable(leaves: Sequence[Exception]) -> ServiceError | None:
+    """The first error, if all of them may be shown to the caller."""
+    reportable = [each for each in leaves if isinstance(each, ServiceError)]
+    return reportable[0] if len(reportable) == len(leaves) else None

@@ -1,4 +1,4 @@
-"""Gives every call an id that its logs, its errors and the calls it makes inward carry."""
+"""Gives every call an id, carried by its logs, its errors and the calls it makes in turn."""
 
 import re
 from collections.abc import AsyncIterator
@@ -17,12 +17,12 @@ _request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def current_request_id() -> str:
-    """The id of the call being answered; empty outside of one."""
+    """The id of the present call; empty outside of one."""
     return _request_id.get()
 
 
 class RequestIdInterceptor(AroundInterceptor):
-    """Takes the caller's id where it is well formed, else makes one."""
+    """Takes the caller's id if it is well formed, otherwise makes one."""
 
     def __init__(self, new_id: NewId) -> None:
         self._new_id = new_id
@@ -30,9 +30,9 @@ class RequestIdInterceptor(AroundInterceptor):
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
         """The call with its id bound to logs and to `current_request_id`."""
-        given = call.metadata.get(REQUEST_ID_KEY)
-        well_formed = isinstance(given, str) and _WELL_FORMED.fullmatch(given)
-        request_id = given if well_formed and isinstance(given, str) else self._new_id()
+        request_id = call.metadata.get(REQUEST_ID_KEY)
+        if not (isinstance(request_id, str) and _WELL_FORMED.fullmatch(request_id)):
+            request_id = self._new_id()
         _request_id.set(request_id)
         structlog.contextvars.bind_contextvars(request_id=request_id, rpc=call.method)
         yield

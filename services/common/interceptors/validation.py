@@ -1,4 +1,4 @@
-"""Reads requests and checks them against the rules that stand beside the fields in `protos/`."""
+"""Decodes requests and checks them against the rules beside the fields in `protos/`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,13 +25,13 @@ _DEPARTURE_SECONDS = 0.01
 
 
 class MalformedRequestError(InvalidArgumentError):
-    """The bytes are no message of the expected type."""
+    """The bytes are not a message of the expected type."""
 
     reason = "MALFORMED_REQUEST"
 
 
 class ValidationInterceptor(aio.ServerInterceptor):
-    """Takes the decoding over from grpc, which would answer INTERNAL for bytes it cannot read."""
+    """Takes decoding over from grpc, which would answer INTERNAL for bytes it cannot read."""
 
     def __init__(self) -> None:
         self._validator = Validator()
@@ -43,7 +43,7 @@ class ValidationInterceptor(aio.ServerInterceptor):
     ) -> OptionalHandler:
         """The handler, whose behaviour gets only messages that keep the rules.
 
-        One that takes bytes gets them as they are.
+        A behaviour that takes bytes gets them as they are.
         """
         handler = await continuation(handler_call_details)
         if handler is None or not (handler.request_deserializer or handler.request_streaming):
@@ -84,8 +84,8 @@ async def _each(
 ) -> AsyncIterator[Message | bytes]:
     async for part in parts:
         yield read(part)
-    # To grpc.aio a client that left looks like one that is done; its cancellation comes a moment
-    # later. Without this pause half an upload would pass for the whole.
+    # In grpc.aio a client that has gone looks like one that is done, until the cancellation comes a
+    # moment later. Without this pause, half an upload would be taken for the whole.
     await asyncio.sleep(_DEPARTURE_SECONDS)
 
 

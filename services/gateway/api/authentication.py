@@ -7,8 +7,8 @@ from contextvars import ContextVar
 import grpc
 import structlog
 
-from services.common.interceptors.authentication import OPEN_SERVICES, set_identity
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.authentication import set_identity
+from services.common.interceptors.base import GRPC_SERVICES, AroundInterceptor, Call
 from services.gateway.domain.authenticator import Authenticator
 from services.gateway.domain.errors import InvalidKeyError, NoKeyError
 from services.gateway.domain.models import ApiKey
@@ -40,7 +40,7 @@ class ApiKeyInterceptor(AroundInterceptor):
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
         """The call with its key and its identity bound."""
-        if not call.method.startswith(OPEN_SERVICES):
+        if not call.method.startswith(GRPC_SERVICES):
             key = await self._authenticated(call)
             scope = scope_of(call.method)
             if scope is None:

@@ -15,8 +15,13 @@ from grpc import aio
 
 from services.common.channel import OutgoingCalls
 from services.common.errors import DeadlineExceededError
-from services.common.interceptors.authentication import OPEN_SERVICES, current_identity
-from services.common.interceptors.base import Behaviour, Context, OptionalHandler
+from services.common.interceptors.authentication import current_identity
+from services.common.interceptors.base import (
+    GRPC_SERVICES,
+    Behaviour,
+    Context,
+    OptionalHandler,
+)
 from services.common.interceptors.deadline import time_left
 from services.common.status import DETAILS_KEY, failure_of
 from services.gateway.api.methods import Method
@@ -137,7 +142,7 @@ class Unserved(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> OptionalHandler:
         """A handler for any method, whatever its shape."""
-        if handler_call_details.method.startswith(OPEN_SERVICES):
+        if handler_call_details.method.startswith(GRPC_SERVICES):
             return None
         return grpc.stream_stream_rpc_method_handler(_refuse)
 
