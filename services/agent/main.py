@@ -41,7 +41,7 @@ from services.agent.worker import Pace, Worker
 from services.common import listen
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
-from services.common.db import Pool, open_pool
+from services.common.db import Pool
 from services.common.identity import (
     IdentitySigner,
     IdentityVerifier,
@@ -53,10 +53,10 @@ from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
 from services.common.listen import Listener, open_listener
 from services.common.logging import configure_logging
-from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
 from services.common.process import run_service, until_stopped
+from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
@@ -66,7 +66,6 @@ _DOMAIN = "agent.chatmind"
 _APPLICATION = "chatmind-agent"
 _CHANNEL = "agent"
 _CALLERS = frozenset({"gateway"})
-_MIGRATED_ELSEWHERE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,7 @@ def main() -> None:
 
 
 async def _migrate(settings: AgentServiceSettings) -> None:
-    dsn = settings.database_url.get_secret_value()
-    await migrate(dsn, load_migrations(MIGRATIONS), schema=SCHEMA)
+    await migrate_schema(settings, schema=SCHEMA, migrations=MIGRATIONS)
 
 
 @asynccontextmanager
@@ -162,14 +160,20 @@ async def running_agent(
 async def _parts(
     settings: AgentServiceSettings, models: Sequence[ModelSettings], stack: AsyncExitStack
 ) -> _Parts:
-    pool = await stack.enter_async_context(_database(settings))
-    dsn = settings.database_url.get_secret_value()
+    pool = await stack.enter_async_context(
+        open_schema(
+            settings,
+            schema=SCHEMA,
+            migrations=MIGRATIONS,
+            application_name=_APPLICATION,
+        )
+    )
     pace = listen.Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
     listener = await stack.enter_async_context(
-        open_listener(dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
+        open_listener(settings.dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
     )
     notifier = await stack.enter_async_context(
-        open_notifier(dsn, _CHANNEL, application_name=_APPLICATION)
+        open_notifier(settings.dsn, _CHANNEL, application_name=_APPLICATION)
     )
     channel = await stack.enter_async_context(
         open_channel(
@@ -185,20 +189,6 @@ async def _parts(
     registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
     tools = Tools([QueryKnowledge(knowledge), current_time_tool(now)])
     return _Parts(settings, pool, listener, notifier, knowledge, registry, tools)
-
-
-@asynccontextmanager
-async def _database(settings: AgentServiceSettings) -> AsyncIterator[Pool]:
-    dsn = settings.database_url.get_secret_value()
-    if settings.migrate:
-        await _migrate(settings)
-    async with open_pool(
-        dsn, schema=SCHEMA, application_name=_APPLICATION, max_size=settings.database_pool
-    ) as pool:
-        await wait_until_current(
-            pool, load_migrations(MIGRATIONS), timeout=_MIGRATED_ELSEWHERE_SECONDS
-        )
-        yield pool
 
 
 def _watch(parts: _Parts, draining: asyncio.Event) -> Watch:

@@ -3,21 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, StringConstraints
+from pydantic import Field
 
-from services.common.settings import Address, ServerSettings, settings_config
-
-Target = Annotated[str, StringConstraints(pattern=r"^(dns:///)?[^\s:/]+:\d{1,5}$")]
-"""A `host:port`, or `dns:///host:port` for a name that resolves to every replica."""
+from services.common.settings import Address, DatabaseSettings, Target, settings_config
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
-def _blank_is_unset(value: object) -> object:
-    return None if value == "" else value
-
-
-class AgentServiceSettings(ServerSettings):
+class AgentServiceSettings(DatabaseSettings):
     """Variables that begin with `CHATMIND_AGENT_`, besides those that services share.
 
     `role` says what a process does: answer calls, work on runs, or both. A worker serves nothing
@@ -28,13 +21,8 @@ class AgentServiceSettings(ServerSettings):
 
     listen: Address = "127.0.0.1:8051"
     role: Literal["all", "api", "worker"] = "all"
-    database_url: SecretStr = Field(validation_alias="CHATMIND_DATABASE_URL")
-    database_pool: int = Field(default=10, ge=2, le=100)
-    migrate: bool = True
     knowledge_address: Target = "127.0.0.1:8052"
-    models_file: Annotated[Path | None, BeforeValidator(_blank_is_unset)] = Field(
-        default=None, validation_alias="CHATMIND_MODELS_FILE"
-    )
+    models_file: Path | None = Field(default=None, validation_alias="CHATMIND_MODELS_FILE")
     queue_limit: int = Field(default=20, ge=1, le=100)
     heartbeat_seconds: Seconds = 15.0
     poll_seconds: float = Field(default=1.0, ge=0.05, le=10)

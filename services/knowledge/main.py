@@ -11,7 +11,7 @@ from grpc import aio
 
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
-from services.common.db import Pool, open_pool
+from services.common.db import Pool
 from services.common.identity import (
     IdentitySigner,
     IdentityVerifier,
@@ -23,10 +23,10 @@ from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
 from services.common.listen import Listener, Pace, open_listener
 from services.common.logging import configure_logging
-from services.common.migrate import load_migrations, migrate, wait_until_current
 from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
 from services.common.process import run_service, until_stopped
+from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
@@ -59,7 +59,6 @@ _NAME = "knowledge"
 _DOMAIN = "knowledge.chatmind"
 _APPLICATION = "chatmind-knowledge"
 _CALLERS = frozenset({"gateway", "agent"})
-_MIGRATED_ELSEWHERE_SECONDS = 60.0
 _PREVIEWS_AT_ONCE = 1
 _MEGABYTE = 1024 * 1024
 
@@ -102,8 +101,7 @@ def main() -> None:
 
 
 async def _migrate(settings: KnowledgeSettings) -> None:
-    dsn = settings.database_url.get_secret_value()
-    await migrate(dsn, load_migrations(MIGRATIONS), schema=SCHEMA)
+    await migrate_schema(settings, schema=SCHEMA, migrations=MIGRATIONS)
 
 
 @asynccontextmanager
@@ -139,14 +137,21 @@ async def running_knowledge(settings: KnowledgeSettings) -> AsyncIterator[Runnin
 
 
 async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
-    pool = await stack.enter_async_context(_database(settings))
-    dsn = settings.database_url.get_secret_value()
+    pool = await stack.enter_async_context(
+        open_schema(
+            settings,
+            schema=SCHEMA,
+            migrations=MIGRATIONS,
+            application_name=_APPLICATION,
+            on_connect=register_vectors,
+        )
+    )
     pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
     listener = await stack.enter_async_context(
-        open_listener(dsn, CHANNEL, application_name=_APPLICATION, pace=pace)
+        open_listener(settings.dsn, CHANNEL, application_name=_APPLICATION, pace=pace)
     )
     notifier = await stack.enter_async_context(
-        open_notifier(dsn, CHANNEL, application_name=_APPLICATION)
+        open_notifier(settings.dsn, CHANNEL, application_name=_APPLICATION)
     )
     channel = await stack.enter_async_context(
         open_channel(
@@ -164,24 +169,6 @@ async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
         query_seconds=settings.query_seconds,
     )
     return _Parts(settings, pool, ChunkTables(), listener, notifier, embedder)
-
-
-@asynccontextmanager
-async def _database(settings: KnowledgeSettings) -> AsyncIterator[Pool]:
-    dsn = settings.database_url.get_secret_value()
-    if settings.migrate:
-        await _migrate(settings)
-    async with open_pool(
-        dsn,
-        schema=SCHEMA,
-        application_name=_APPLICATION,
-        max_size=settings.database_pool,
-        on_connect=register_vectors,
-    ) as pool:
-        await wait_until_current(
-            pool, load_migrations(MIGRATIONS), timeout=_MIGRATED_ELSEWHERE_SECONDS
-        )
-        yield pool
 
 
 async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:

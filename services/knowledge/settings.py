@@ -2,19 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, StringConstraints
+from pydantic import Field
 
-from services.common.settings import Address, ServerSettings, settings_config
-
-Target = Annotated[str, StringConstraints(pattern=r"^(dns:///)?[^\s:/]+:\d{1,5}$")]
-"""A `host:port`, or `dns:///host:port` for a name that resolves to every replica."""
+from services.common.settings import Address, DatabaseSettings, Target, settings_config
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 _MEGABYTE = 1024 * 1024
 
 
-class KnowledgeSettings(ServerSettings):
+class KnowledgeSettings(DatabaseSettings):
     """Variables that begin with `CHATMIND_KNOWLEDGE_`, besides those that services share.
 
     `role` says what a process does: answer calls, ingest documents, or both. A worker serves
@@ -25,9 +22,6 @@ class KnowledgeSettings(ServerSettings):
 
     listen: Address = "127.0.0.1:8052"
     role: Literal["all", "api", "worker"] = "all"
-    database_url: SecretStr = Field(validation_alias="CHATMIND_DATABASE_URL")
-    database_pool: int = Field(default=10, ge=2, le=100)
-    migrate: bool = True
     embedding_address: Target = "127.0.0.1:8053"
     poll_seconds: float = Field(default=1.0, ge=0.05, le=10)
 
