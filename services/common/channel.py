@@ -1,4 +1,4 @@
-"""Channels to other services, and what a call inward carries."""
+"""Channels to other services, and the metadata of calls to them."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -8,13 +8,10 @@ from grpc import aio
 
 from services.common.identity import Identity, IdentitySigner
 from services.common.interceptors.authentication import IDENTITY_KEY
-from services.common.interceptors.deadline import (
-    DEFAULT_DEADLINE_SECONDS as DEFAULT_DEADLINE_SECONDS,
-)
 from services.common.interceptors.request_id import REQUEST_ID_KEY, current_request_id
 from services.common.keepalive import CLIENT_KEEPALIVE
 
-# A proxy for the way out is none for the way to the neighbour.
+# A proxy that the environment names is for the way out, not for calls between services.
 _DIRECT = ("grpc.enable_http_proxy", 0)
 
 
@@ -25,12 +22,12 @@ async def open_channel(
     max_message_bytes: int,
     idempotent_methods: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[aio.Channel]:
-    """A channel to a service.
+    """A channel to a service, for as long as the block lasts.
 
     Args:
         target: `host:port`, or a `dns:///` name that resolves to every replica.
         max_message_bytes: the largest message in either direction.
-        idempotent_methods: `(package.Service, Method)` pairs that are asked again on UNAVAILABLE.
+        idempotent_methods: `(package.Service, Method)` pairs that are retried on UNAVAILABLE.
     """
     options = [
         *CLIENT_KEEPALIVE,
@@ -57,9 +54,9 @@ def _service_config(idempotent_methods: Sequence[tuple[str, str]]) -> str:
     return json.dumps(
         {
             "loadBalancingConfig": [{"round_robin": {}}],
-            # A replica that drains says so to its health watchers before it takes no more calls.
+            # A draining replica says so to its health watchers before it stops taking calls.
             "healthCheckConfig": {"serviceName": ""},
-            # While most calls fail, asking again only adds to the trouble.
+            # While most calls fail, retries only add to the load.
             "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
             "methodConfig": [retry] if idempotent_methods else [],
         }
@@ -67,13 +64,13 @@ def _service_config(idempotent_methods: Sequence[tuple[str, str]]) -> str:
 
 
 class OutgoingCalls:
-    """The metadata that calls to one service carry: identity token and request id."""
+    """Makes the metadata of calls to one service: identity token and request id."""
 
     def __init__(self, signer: IdentitySigner) -> None:
         self._signer = signer
 
     def metadata(self, identity: Identity) -> tuple[tuple[str, str], ...]:
-        """The metadata of a call made for this identity."""
+        """The metadata of a call on behalf of an identity."""
         token = (IDENTITY_KEY, self._signer.token(identity))
         request_id = current_request_id()
         return (token, (REQUEST_ID_KEY, request_id)) if request_id else (token,)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 Clock = Callable[[], datetime]
-"""Tells the present instant, timezone-aware, in UTC."""
+"""Returns the present instant, timezone-aware, in UTC."""
 
 
 def now() -> datetime:

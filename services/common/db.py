@@ -1,8 +1,4 @@
-"""PostgreSQL over asyncpg: a pool with limits, transactions, and errors that callers may see.
-
-Nothing is kept in a session between two uses, so a pooler in transaction mode may stand between:
-then pass `statement_cache_size=0` and let the roles carry the settings that it drops.
-"""
+"""PostgreSQL over asyncpg: a pool with timeouts, transactions, and errors that callers may see."""
 
 import asyncio
 import json
@@ -10,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -25,8 +21,6 @@ PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 DriverPool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 """The driver's own pool."""
 
-Isolation = Literal["read_committed", "repeatable_read", "serializable"]
-
 _CLOSE_GRACE = 5.0
 _SET_STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', $1, true)"
 
@@ -40,8 +34,8 @@ class Timeouts:
         lock: waiting for one lock.
         idle_in_transaction: a transaction in which nothing happens.
         acquire: waiting for a connection of the pool.
-        connect: making a connection.
-        answer_margin: added to `statement`, how long to wait for an answer from the server.
+        connect: opening a connection.
+        answer_margin: waiting for the server's answer, in addition to `statement`.
     """
 
     statement: float = 5.0
@@ -52,7 +46,7 @@ class Timeouts:
     answer_margin: float = 5.0
 
     def as_settings(self) -> dict[str, str]:
-        """The server's part of them, as it wants them."""
+        """Those that the server enforces, as its settings."""
         seconds = {
             "statement_timeout": self.statement,
             "lock_timeout": self.lock,
@@ -63,12 +57,12 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Connections to one database, all alike.
+    """Connections to one database.
 
     Attributes:
-        driver: the driver's pool; use `connection` and `transaction` instead.
-        schema: where they look names up first.
-        timeouts: what they were opened with.
+        driver: the driver's pool; not to be used outside of this module.
+        schema: the schema in which names are looked up first.
+        timeouts: with which the connections were opened.
     """
 
     driver: DriverPool
@@ -82,25 +76,21 @@ async def open_pool(
     *,
     schema: str,
     application_name: str,
-    min_size: int = 1,
     max_size: int = 10,
     timeouts: Timeouts | None = None,
-    statement_cache_size: int = 100,
     on_connect: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Pool]:
     """A pool for as long as the block lasts.
 
-    Connections look names up in `schema`, then in `public`, where extensions live. `jsonb` is read
-    and written as Python values. What is idle at the end is closed, what is lent out is awaited.
+    Names are looked up in `schema`, then in `public`, where extensions live. `jsonb` is read and
+    written as Python values. At the end idle connections are closed, and those in use are awaited.
 
     Args:
         dsn: address of the database, with credentials.
         schema: the service's own schema.
-        application_name: what the server's activity view and log call us.
-        min_size: connections opened at once and kept.
-        max_size: connections at most.
-        timeouts: limits, see there.
-        statement_cache_size: prepared statements kept per connection; 0 behind a pooler.
+        application_name: shown in the server's activity view and log.
+        max_size: connections at most; the first is opened at once, the others when needed.
+        timeouts: see `Timeouts`, whose defaults hold otherwise.
         on_connect: prepares each new connection further, such as `vectors.register_vectors`.
 
     Raises:
@@ -118,11 +108,10 @@ async def open_pool(
     async with _opened(
         asyncpg.create_pool(
             dsn,
-            min_size=min_size,
+            min_size=1,
             max_size=max_size,
             timeout=timeouts.connect,
             command_timeout=timeouts.statement + timeouts.answer_margin,
-            statement_cache_size=statement_cache_size,
             init=prepare,
             reset=_keep_session,
             server_settings={
@@ -137,12 +126,12 @@ async def open_pool(
 
 @asynccontextmanager
 async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
-    """A connection for statements that stand alone, each its own transaction.
+    """A connection for single statements, each its own transaction.
 
     Raises:
-        ResourceExhaustedError: none became free in time.
+        ResourceExhaustedError: no connection became free in time.
         UnavailableError: the database is down, or took too long.
-        AbortedError: lost a race; asking again may succeed.
+        AbortedError: another transaction won a race; a retry may succeed.
     """
     lent = await _acquire(pool)
     try:
@@ -160,33 +149,30 @@ async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
 
 @asynccontextmanager
 async def transaction(
-    pool: Pool,
-    *,
-    isolation: Isolation | None = None,
-    statement_timeout: float | None = None,
+    pool: Pool, *, statement_timeout: float | None = None
 ) -> AsyncIterator[PooledConnection]:
     """A connection with a transaction: committed at the end, rolled back on any exception.
 
-    Await nothing but the database inside; an outside call would hold connection and locks.
+    Await nothing but the database inside; any other call would hold the connection and its locks.
 
     Args:
-        pool: where the connection comes from.
-        isolation: the server's default where none is given.
-        statement_timeout: another limit for its statements, in seconds; statements that need more
-            than the pool's answer margin on top must be given a `timeout` each.
+        pool: lends the connection.
+        statement_timeout: replaces the pool's limit for the statements inside, in seconds. A
+            statement that may take longer than the pool's limit and answer margin together also
+            needs a `timeout` of its own.
 
     Raises:
         ServiceError: as `connection` does. After an UnavailableError the transaction may or may not
-            have been committed; a repeat must be harmless.
+            have been committed, so a retry must be harmless.
     """
-    async with connection(pool) as lent, lent.transaction(isolation=isolation):
+    async with connection(pool) as lent, lent.transaction():
         if statement_timeout is not None:
             await lent.execute(_SET_STATEMENT_TIMEOUT, _milliseconds(statement_timeout))
         yield lent
 
 
 async def ping(pool: Pool) -> None:
-    """Ask the database for a sign of life.
+    """Check that the database answers.
 
     Raises:
         ServiceError: as `connection` does.
@@ -196,10 +182,10 @@ async def ping(pool: Pool) -> None:
 
 
 def identifier(name: str) -> str:
-    """`name`, quoted for SQL text, if it is a plain lower-case name.
+    """A plain lower-case name, quoted for SQL text.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the name is anything else.
     """
     if re.fullmatch("[a-z_][a-z0-9_]{0,62}", name) is None:
         raise ValueError(f"not a plain lower-case name: {name!r}")
@@ -244,7 +230,7 @@ async def _acquire(pool: Pool) -> PooledConnection:
 
 
 async def _keep_session(_: object) -> None:
-    """Spare the round trip that resets a session: nobody changes one."""
+    """Save the round trip that would reset the session: nothing changes it."""
 
 
 def _to_json(value: object) -> str:

@@ -1,9 +1,9 @@
-"""What the database driver raises, as errors that callers may see.
+"""Translates the database driver's errors into errors that callers may see.
 
-A statement over its time is UNAVAILABLE, so is a lock that did not come free and everything that
-says the database is away; a lost race is ABORTED. What remains is our own fault (a constraint, a
-wrong statement): it passes unchanged, for the caller to catch or to become INTERNAL. The driver's
-text stays in the log, as the cause.
+A statement that took too long is UNAVAILABLE, and so is a lock that did not become free, or a
+database that is down; a lost race is ABORTED. Anything else is our own fault (a constraint, a wrong
+statement) and passes unchanged, for the caller to catch or to become INTERNAL. The driver's text
+goes into the log only, as the cause.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ import asyncpg
 from services.common.errors import AbortedError, ServiceError, UnavailableError
 
 RETRY_AFTER = 1.0
-"""Seconds after which trying a database again makes sense."""
+"""Seconds after which it makes sense to try a database again."""
 
 _RAISED = (
     asyncpg.PostgresError,
@@ -34,19 +34,19 @@ _UNAVAILABLE_STATES = (
 
 
 class Closeable(Protocol):
-    """A connection, of one's own or on loan."""
+    """A connection, whether from a pool or not."""
 
     def is_closed(self) -> bool:
-        """Whether it is gone; may raise the driver's InterfaceError when it is."""
+        """Whether it is closed; may raise the driver's InterfaceError if so."""
 
 
 @contextmanager
 def driver_errors() -> Iterator[None]:
-    """Turn the driver's errors into the service's; those that are our own fault pass unchanged.
+    """Translate the driver's errors; those that are our own fault pass unchanged.
 
     Raises:
-        UnavailableError: the database is away, busy, or took too long.
-        AbortedError: lost a race; asking again may succeed.
+        UnavailableError: the database is down or busy, or took too long.
+        AbortedError: another transaction won a race; a retry may succeed.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def driver_errors() -> Iterator[None]:
 
 @contextmanager
 def session_errors(session: Closeable) -> Iterator[None]:
-    """As `driver_errors`, over all use of one connection, whose loss the driver reports otherwise.
+    """As `driver_errors`, for the use of one connection, whose loss the driver reports differently.
 
     Raises:
         ServiceError: as `driver_errors` does.
@@ -99,5 +99,5 @@ def _translated(error: Exception) -> ServiceError | None:
 
 
 def unreachable() -> UnavailableError:
-    """The error that says the database is away."""
+    """The error for a database that cannot be reached."""
     return UnavailableError("The database cannot be reached.", retry_after=RETRY_AFTER)

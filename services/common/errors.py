@@ -1,20 +1,20 @@
-"""The error root of every service, free of any transport.
+"""The root of all services' errors, free of any transport.
 
     ServiceError                 code, reason, metadata, violations, retry_after
-    ├── InvalidArgumentError     what was asked is malformed; names the fields
+    ├── InvalidArgumentError     the request is malformed; names the fields
     ├── NotFoundError            absent, or another owner's: the two read alike
     ├── AlreadyExistsError       a name or request id is taken by other content
     ├── FailedPreconditionError  the state of the resource forbids it
     ├── OutOfRangeError          past the end of what exists
-    ├── UnauthenticatedError     no credential, or one that does not hold
-    ├── PermissionDeniedError    the credential holds but does not reach this far
+    ├── UnauthenticatedError     no credential, or an invalid one
+    ├── PermissionDeniedError    the credential is valid but does not permit this
     ├── ResourceExhaustedError   a limit or quota is used up
-    ├── AbortedError             lost a race; asking again may succeed
+    ├── AbortedError             another change won a race; a retry may succeed
     ├── DeadlineExceededError    it took longer than a call may take
     └── UnavailableError         something this service depends on is down
 
 Services subclass these and set `reason` to a value of their `ErrorReason` enum in `protos/`.
-`services.common.status` turns them into `google.rpc.Status`, in one place.
+`services.common.status` converts them to `google.rpc.Status`, in one place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class FieldViolation:
 
 
 class ServiceError(Exception):
-    """Something a caller can be told about.
+    """An error that a caller may be told.
 
     Attributes:
         code: canonical status code.
@@ -62,7 +62,7 @@ class ServiceError(Exception):
         message: one sentence for a person; never driver text, a path or a secret.
         metadata: facts for a program, as documented at the reason in the contract.
         violations: the refused fields, with `INVALID_ARGUMENT`.
-        retry_after: seconds after which asking again makes sense, where it does.
+        retry_after: seconds after which a retry makes sense; None if unknown.
     """
 
     code: ClassVar[Code] = Code.INTERNAL
@@ -84,7 +84,7 @@ class ServiceError(Exception):
 
 
 class InvalidArgumentError(ServiceError):
-    """What was asked is malformed."""
+    """The request is malformed."""
 
     code = Code.INVALID_ARGUMENT
     reason = "INVALID_FIELD"
@@ -116,7 +116,7 @@ class RequestIdReusedError(AlreadyExistsError):
 
 
 class FailedPreconditionError(ServiceError):
-    """The state of the resource forbids what was asked."""
+    """The state of the resource forbids the request."""
 
     code = Code.FAILED_PRECONDITION
     reason = "FAILED_PRECONDITION"
@@ -130,14 +130,14 @@ class OutOfRangeError(ServiceError):
 
 
 class UnauthenticatedError(ServiceError):
-    """No credential, or one that does not hold."""
+    """No credential, or an invalid one."""
 
     code = Code.UNAUTHENTICATED
     reason = "UNAUTHENTICATED"
 
 
 class PermissionDeniedError(ServiceError):
-    """The credential holds but does not reach this far."""
+    """The credential is valid but does not permit this."""
 
     code = Code.PERMISSION_DENIED
     reason = "PERMISSION_DENIED"
@@ -151,7 +151,7 @@ class ResourceExhaustedError(ServiceError):
 
 
 class AbortedError(ServiceError):
-    """Lost a race; asking again may succeed."""
+    """Another change won a race; a retry may succeed."""
 
     code = Code.ABORTED
     reason = "ABORTED"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 
 NewId = Callable[[], str]
-"""Makes a fresh id; passed in so that tests can fix it."""
+"""Returns a fresh id; passed in so that tests can fix it."""
 
 
 def new_id() -> str:

@@ -1,7 +1,7 @@
-"""How both ends of a connection notice, within seconds, that the other is gone.
+"""Options by which both ends of a connection notice within seconds that the other is gone.
 
-The two belong together: a client that pings more often than the server allows is turned away. With
-a keepalive but no ping timeout a frozen peer is noticed only after a minute.
+The two sets belong together: a client that pings more often than the server allows is cut off. With
+a keepalive but no ping timeout, a frozen peer is noticed only after a minute.
 """
 
 _BOTH = (
@@ -24,4 +24,4 @@ CLIENT_KEEPALIVE = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
-"""Options of a channel, which is also soon back once the other side is."""
+"""Options of a channel, which also reconnects soon after the server is back."""

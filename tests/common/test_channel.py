@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc import aio
 
-from services.common.channel import DEFAULT_DEADLINE_SECONDS, OutgoingCalls, open_channel
+from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.identity import Identity, IdentitySigner, IdentityVerifier
 from services.common.interceptors.authentication import IDENTITY_KEY
@@ -163,6 +163,3 @@ class TestOutgoingCalls:
         calls = OutgoingCalls(IdentitySigner("gateway", KEY, audience="agent", clock=now))
 
         assert [key for key, _ in calls.metadata(ADA)] == [IDENTITY_KEY]
-
-    def test_ordinary_calls_have_half_a_minute(self) -> None:
-        assert DEFAULT_DEADLINE_SECONDS == 30

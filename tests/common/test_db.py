@@ -76,14 +76,6 @@ class TestOpenPool:
 
         assert caught.value.message == "The database cannot be reached."
 
-    async def test_works_without_prepared_statements(self, empty_database: str) -> None:
-        async with open_pool(
-            empty_database, schema="shop", application_name="t", statement_cache_size=0
-        ) as pool:
-            for number in range(3):
-                async with transaction(pool) as lent:
-                    assert number == await lent.fetchval("SELECT $1::int", number)
-
     async def test_a_connection_never_given_back_does_not_hold_up_the_end(
         self, empty_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -221,7 +213,8 @@ class TestTransaction:
 
     async def test_a_lost_race_is_aborted(self, pool: Pool) -> None:
         async def race() -> None:
-            async with transaction(pool, isolation="repeatable_read") as late:
+            async with transaction(pool) as late:
+                await late.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 await late.fetch("SELECT * FROM item")
                 async with transaction(pool) as early:
                     await early.execute("UPDATE item SET count = 1")
