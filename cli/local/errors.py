@@ -11,3 +11,7 @@ class AlreadyRunningError(LocalError):
 
 class StartError(LocalError):
     """A local part did not start in time or gave up."""
+
+
+class EndedError(StartError):
+    """A local part ended instead of coming up."""

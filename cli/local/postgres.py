@@ -8,7 +8,7 @@ other user without touching a folder that is not ours; `cli.local.unprivileged` 
 import asyncio
 import os
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +17,10 @@ from typing import Self
 import asyncpg
 
 from cli.local.cluster import DataDirectory
-from cli.local.errors import StartError
+from cli.local.errors import EndedError, StartError
 from cli.local.initdb import create_cluster
 from cli.local.launch import Launch, find_binaries, hand_over, launches
+from cli.local.logs import tail
 from cli.local.ports import free_ports
 from cli.local.programs import Programs, stop
 from services.common.db import identifier
@@ -78,13 +79,7 @@ class EmbeddedPostgres:
         """
         async with AsyncExitStack() as stack:
             stack.enter_context(self._files.supervised())
-            try:
-                async with asyncio.timeout(self._start_timeout):
-                    await self._start(stack)
-            except TimeoutError:
-                raise StartError(
-                    f"PostgreSQL was not up after {self._start_timeout:g} s: see {self._files.log}"
-                ) from None
+            await self._start_in_time(stack, free_ports(self._first_port))
             self._stack = stack.pop_all()
         return self
 
@@ -111,9 +106,29 @@ class EmbeddedPostgres:
             await connection.close()
         return self.dsn(name)
 
-    async def wait(self) -> int:
+    async def ended(self) -> int:
         """Wait for the server to end by itself or by another's hand; gives its exit code."""
         return await self._running.wait()
+
+    async def start_again(self) -> None:
+        """Start the server anew, at the port it had, and wait until it takes connections.
+
+        Raises:
+            EndedError: it ended instead.
+            StartError: it did not come up in time.
+        """
+        async with AsyncExitStack() as stack:
+            await self._start_in_time(stack, [self.port])
+            self._stack.push_async_exit(stack.pop_all())
+
+    def log_tail(self) -> str:
+        """The last lines of the server's log."""
+        return tail(self._files.log)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return "PostgreSQL"
 
     @property
     def pid(self) -> int:
@@ -126,7 +141,16 @@ class EmbeddedPostgres:
             raise StartError("PostgreSQL is not running")
         return self._process
 
-    async def _start(self, stack: AsyncExitStack) -> None:
+    async def _start_in_time(self, stack: AsyncExitStack, ports: Iterable[int]) -> None:
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                await self._start(stack, ports)
+        except TimeoutError:
+            raise StartError(
+                f"PostgreSQL was not up after {self._start_timeout:g} s: see {self._files.log}"
+            ) from None
+
+    async def _start(self, stack: AsyncExitStack, ports: Iterable[int]) -> None:
         files = self._files
         with ExitStack() as descriptors:
             lock = await files.claim()
@@ -139,7 +163,7 @@ class EmbeddedPostgres:
             if not files.cluster.exists():
                 await self._create(programs, launch)
             hand_over(files.cluster, launch)
-            await self._serve(programs, launch, stack=stack)
+            await self._serve(programs, launch, stack=stack, ports=ports)
 
     async def _create(self, programs: Programs, launch: Launch) -> None:
         await create_cluster(
@@ -150,8 +174,10 @@ class EmbeddedPostgres:
             sync=self._settings.get("fsync") != "off",
         )
 
-    async def _serve(self, programs: Programs, launch: Launch, *, stack: AsyncExitStack) -> None:
-        for port in free_ports(self._first_port):
+    async def _serve(
+        self, programs: Programs, launch: Launch, *, stack: AsyncExitStack, ports: Iterable[int]
+    ) -> None:
+        for port in ports:
             written = self._files.log.stat().st_size
             process = await programs.start(launch, "postgres", *self._arguments(port))
             stack.push_async_callback(stop, process, grace=self._stop_timeout)
@@ -160,7 +186,7 @@ class EmbeddedPostgres:
                 return
             complaint = self._files.complaint(since=written)
             if "could not create any TCP/IP sockets" not in complaint:
-                raise StartError(f"PostgreSQL did not start: {complaint}")
+                raise EndedError(f"PostgreSQL did not start: {complaint}")
         raise StartError("PostgreSQL found no free port")
 
     def _arguments(self, port: int) -> list[str]:
@@ -181,4 +207,6 @@ class EmbeddedPostgres:
             connection = await asyncpg.connect(self.dsn("postgres"))
         except asyncpg.InvalidPasswordError as error:
             raise StartError("PostgreSQL does not accept the password kept for it") from error
+        except (OSError, asyncpg.PostgresError) as error:
+            raise EndedError("PostgreSQL ended as soon as it was up") from error
         await connection.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -12,13 +11,11 @@ from pathlib import Path
 from grpc import aio
 from grpc_health.v1 import health_pb2
 
-from cli.local.errors import StartError
-from cli.local.logs import rotate
+from cli.local.errors import EndedError, StartError
+from cli.local.logs import rotate, tail
 from cli.local.services import LocalService
 from services.common.tasks import task_group
 
-_TAIL_LINES = 8
-_TAIL_BYTES = 64 * 1024
 _POLL_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
 
@@ -42,10 +39,6 @@ class Pace:
     restarts: int = 5
 
 
-class EndedError(StartError):
-    """A service ended instead of coming up."""
-
-
 class ServiceProcess:
     """One service as a child process."""
 
@@ -54,6 +47,11 @@ class ServiceProcess:
         self._log = log
         self._pace = pace
         self._process: Process | None = None
+
+    @property
+    def name(self) -> str:
+        """The service's."""
+        return self.service.name
 
     async def start(self) -> None:
         """Starts the process; it logs to its file and ends when this process does."""
@@ -89,6 +87,15 @@ class ServiceProcess:
                 f"{self.log_tail()}"
             ) from None
 
+    async def start_again(self) -> None:
+        """Starts the process anew, and returns once the service answers that it serves.
+
+        Raises:
+            EndedError, StartError: as `ready` does.
+        """
+        await self.start()
+        await self.ready()
+
     async def ended(self) -> int:
         """The exit status, once the process has ended."""
         return await self._running.wait()
@@ -110,10 +117,7 @@ class ServiceProcess:
 
     def log_tail(self) -> str:
         """The last lines of its log."""
-        with self._log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-        return "\n".join(lines[-_TAIL_LINES:])
+        return tail(self._log)
 
     async def _fail_at_end(self) -> None:
         how = ending(await self.ended())

@@ -44,13 +44,13 @@ async def _run(data_dir: Path, output: Output) -> None:
     layout = _prepared(data_dir)
     addresses = (*layout.grpc.values(), layout.http)
     await wait_until_free(addresses, patience=_LEAVE_SECONDS)
-    async with _database(data_dir, output) as database_url:
+    async with _database(data_dir, output) as (server, database_url):
         services = plan_services(layout, database_url=database_url)
         output.note("starting " + ", ".join(service.name for service in services))
         async with services_running(services, logs=layout.logs) as processes:
             await asyncio.to_thread(_make_starter, layout)
             output.text(_ready_line(layout))
-            await keep_running(processes, output)
+            await keep_running(processes, output, database=server)
 
 
 def _prepared(data_dir: Path) -> Layout:
@@ -75,11 +75,13 @@ def _make_starter(layout: Layout) -> None:
 
 
 @asynccontextmanager
-async def _database(data_dir: Path, output: Output) -> AsyncIterator[str]:
-    """The address of the database: the one that is set, or one of our own."""
+async def _database(
+    data_dir: Path, output: Output
+) -> AsyncIterator[tuple[EmbeddedPostgres | None, str]]:
+    """The address of the database: the one that is set, or that of a server of our own."""
     if given := os.environ.get("CHATMIND_DATABASE_URL"):
-        yield given
+        yield None, given
         return
     output.note("starting PostgreSQL")
     async with EmbeddedPostgres(data_dir) as server:
-        yield await owned_database(server, data_dir)
+        yield server, await owned_database(server, data_dir)

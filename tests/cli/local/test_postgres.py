@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from cli.local import postgres, programs
-from cli.local.cluster import DataDirectory
-from cli.local.errors import AlreadyRunningError, StartError
+from cli.local.cluster import DataDirectory, is_server
+from cli.local.errors import AlreadyRunningError, EndedError, StartError
 from cli.local.ports import free_ports
 from cli.local.postgres import EmbeddedPostgres
 from tests.cli.local.running import (
@@ -116,11 +116,11 @@ class TestServer:
 
         assert shown == list(settings.values())
 
-    async def test_wait_tells_its_end(self, data_dir: Path) -> None:
+    async def test_its_end_is_told(self, data_dir: Path) -> None:
         async with EmbeddedPostgres(data_dir) as server:
             os.kill(server.pid, signal.SIGINT)
 
-            assert await asyncio.wait_for(server.wait(), 10) == 0
+            assert await asyncio.wait_for(server.ended(), 10) == 0
 
     async def test_one_that_does_not_heed_is_forced(
         self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,17 +236,48 @@ class TestAfterDeath:
             for number in range(20):
                 await execute(server.dsn(), f"INSERT INTO item VALUES ({100 + number})")
             os.kill(server.pid, signal.SIGKILL)
-            assert await asyncio.wait_for(server.wait(), 5) == -signal.SIGKILL
+            assert await asyncio.wait_for(server.ended(), 5) == -signal.SIGKILL
 
         async with EmbeddedPostgres(data_dir) as server:
             assert await one(server.dsn(), "SELECT count(*) FROM item") == 30
+
+    async def test_it_is_started_again_where_it_was(self, data_dir: Path) -> None:
+        async with EmbeddedPostgres(data_dir) as server:
+            dsn, pids = server.dsn(), [server.pid]
+            for number in range(3):
+                await execute(dsn, f"INSERT INTO item VALUES ({100 + number})")
+                os.kill(server.pid, signal.SIGKILL)
+                await asyncio.wait_for(server.ended(), 5)
+                await server.start_again()
+                pids.append(server.pid)
+
+            assert await one(dsn, "SELECT count(*) FROM item") == 13
+
+        assert len(set(pids)) == 4
+        assert all(not is_server(pid, data_dir / "postgres") for pid in pids)
+
+    async def test_one_that_cannot_start_again_is_told_and_may_be_tried_later(
+        self, data_dir: Path
+    ) -> None:
+        control = data_dir / "postgres/global/pg_control"
+        async with EmbeddedPostgres(data_dir) as server:
+            os.kill(server.pid, signal.SIGKILL)
+            await asyncio.wait_for(server.ended(), 5)
+            control.rename(control.with_name("aside"))
+            with pytest.raises(EndedError, match=r"pg_control|could not find the database system"):
+                await server.start_again()
+            assert "pg_control" in server.log_tail()
+            control.with_name("aside").rename(control)
+            await server.start_again()
+
+            assert await one(server.dsn(), "SELECT count(*) FROM item") == 10
 
     async def test_a_killed_server_whose_id_went_to_another_is_not_taken_for_running(
         self, data_dir: Path
     ) -> None:
         async with EmbeddedPostgres(data_dir) as server:
             os.kill(server.pid, signal.SIGKILL)
-            await asyncio.wait_for(server.wait(), 5)
+            await asyncio.wait_for(server.ended(), 5)
         innocent = await asyncio.create_subprocess_exec("sleep", "60", cwd=data_dir / "postgres")
         record = data_dir / "postgres" / "postmaster.pid"
         rest = record.read_text(encoding="utf-8").partition("\n")[2]

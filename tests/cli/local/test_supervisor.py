@@ -21,6 +21,30 @@ QUICK = Pace(start=20, stop=10, restart=0.05, steady=60, restarts=2)
 OUTPUT = Output(as_json=False)
 
 
+class Database:
+    """One that ends and comes up when it is told to."""
+
+    name = "the database"
+
+    def __init__(self) -> None:
+        self.asked, self.comes_up, self._over = (asyncio.Event() for _ in range(3))
+
+    def end(self) -> None:
+        self._over.set()
+
+    async def ended(self) -> int:
+        await self._over.wait()
+        return 1
+
+    async def start_again(self) -> None:
+        self.asked.set()
+        await self.comes_up.wait()
+        self._over.clear()
+
+    def log_tail(self) -> str:
+        return "it is over"
+
+
 class TestServicesRunning:
     async def test_all_serve_within_and_callers_stop_first(self, tmp_path: Path) -> None:
         services = [service(tmp_path, name=name) for name in ("callee", "caller")]
@@ -77,6 +101,28 @@ class TestKeepRunning:
         assert len(set(pids(log))) == 2
         assert capsys.readouterr().err == "small was ended by SIGKILL; starting it again\n"
         assert count(log, "stopped") == 1
+
+    async def test_the_database_is_started_again_and_services_wait_for_it(
+        self, tmp_path: Path
+    ) -> None:
+        """A service needs it to start, and would only use up its tries."""
+        log, database = tmp_path / "small.log", Database()
+        async with services_running([service(tmp_path)], logs=tmp_path, pace=QUICK) as processes:
+            keeping = asyncio.create_task(
+                keep_running(processes, OUTPUT, database=database, pace=QUICK)
+            )
+            database.end()
+            await asyncio.wait_for(database.asked.wait(), 10)
+            os.kill(pids(log)[0], signal.SIGKILL)
+            await processes[0].ended()
+            await asyncio.sleep(10 * QUICK.restart)
+            started_without = count(log, "serving")
+            database.comes_up.set()
+            await until(lambda: count(log, "serving") == 2)
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+        assert started_without == 1
 
     async def test_one_that_keeps_ending_ends_all_with_its_log(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
