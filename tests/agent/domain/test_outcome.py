@@ -1,0 +1,63 @@
+from dataclasses import replace
+
+import pytest
+
+from services.agent.domain.models import RunState
+from services.agent.domain.outcome import Outcome, of_claim, of_standing
+from services.agent.domain.queue import Claim, Standing
+from tests.contracts.agent_stores import memory_stores
+
+
+@pytest.fixture
+async def claim() -> Claim:
+    stores = memory_stores()
+    await stores.started()
+    return await stores.claimed()
+
+
+class TestOfClaim:
+    async def test_a_run_is_worked_on(self, claim: Claim) -> None:
+        assert of_claim(replace(claim, crashes=4), crash_limit=5) is None
+
+    async def test_one_that_lost_too_many_workers_is_given_up(self, claim: Claim) -> None:
+        assert of_claim(replace(claim, crashes=5), crash_limit=5) is Outcome.CRASH_LOOP
+
+    async def test_one_that_is_to_be_cancelled_is_cancelled_whatever_else(
+        self, claim: Claim
+    ) -> None:
+        asked = replace(claim, run=replace(claim.run, cancel_requested=True), crashes=9)
+
+        assert of_claim(asked, crash_limit=5) is Outcome.CANCEL
+
+
+class TestOfStanding:
+    @pytest.mark.parametrize(
+        ("standing", "outcome"),
+        [
+            (None, Outcome.LOST),
+            (Standing(cancel_requested=False, agent_gone=False), None),
+            (Standing(cancel_requested=True, agent_gone=False), Outcome.CANCEL),
+            (Standing(cancel_requested=False, agent_gone=True), Outcome.AGENT_GONE),
+            (Standing(cancel_requested=True, agent_gone=True), Outcome.CANCEL),
+        ],
+    )
+    def test_what_a_standing_makes_of_a_run(
+        self, standing: Standing | None, outcome: Outcome | None
+    ) -> None:
+        assert of_standing(standing) is outcome
+
+
+class TestEnding:
+    def test_who_ends_a_run_says_how(self) -> None:
+        ended = {each: each.ending for each in Outcome if each.ending is not None}
+
+        assert set(ended) == {
+            Outcome.CANCEL,
+            Outcome.AGENT_GONE,
+            Outcome.CRASH_LOOP,
+            Outcome.FAIL,
+        }
+        for outcome, ending in ended.items():
+            cancelled = outcome is Outcome.CANCEL
+            assert (ending.state is RunState.CANCELLED) is cancelled
+            assert (ending.error is None) is cancelled
