@@ -153,7 +153,7 @@ class TestListBases:
             viewer=ALICE, display_name="", page=Page(2, (expected[1],))
         )
 
-        assert expected == [base.id for base in first]  # one more than the page, to tell of it
+        assert expected[:2] == [base.id for base in first]
         assert expected[2:] == [base.id for base in rest]
 
     async def test_a_name_keeps_exactly_that_name(self, stores: Stores) -> None:

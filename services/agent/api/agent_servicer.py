@@ -12,14 +12,13 @@ from services.agent.api.convert.common import (
     required_id,
     timestamp,
 )
-from services.agent.api.pages import Listing, split
 from services.agent.domain.agents import Agents
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
 from services.agent.domain.sessions import Sessions
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
-from services.common.paging import PageTokens
+from services.common.paging import PagedList, PageTokens
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["AgentService"].full_name
 
@@ -64,13 +63,12 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         """The agents that the caller sees."""
         identity = current_identity()
         name = free_text(request.display_name, field="display_name", most=200)
-        listing = Listing.of(self._tokens, "agents", identity, name)
-        page = listing.page(request.page_size, request.page_token)
-        found = await self._agents.list(identity, page, display_name=name)
-        agents, more = split(found, page)
+        paged = PagedList.of(self._tokens, "agents", identity, name)
+        page = paged.page(request.page_size, request.page_token)
+        agents = await self._agents.list(identity, page, display_name=name)
         return pb.ListAgentsResponse(
-            agents=map(convert_agents.agent, agents),
-            next_page_token=listing.next_token(agents[-1].id) if more else "",
+            agents=map(convert_agents.agent, agents.items),
+            next_page_token=paged.next_token(agents, lambda agent: agent.id),
         )
 
     async def UpdateAgent(
@@ -115,13 +113,12 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         """The caller's sessions."""
         identity = current_identity()
         agent_id = AgentId(canonical(request.agent_id)) if request.agent_id else None
-        listing = Listing.of(self._tokens, "sessions", identity, agent_id or "")
-        page = listing.page(request.page_size, request.page_token)
-        found = await self._sessions.list(identity, page, agent_id=agent_id)
-        sessions, more = split(found, page)
+        paged = PagedList.of(self._tokens, "sessions", identity, agent_id or "")
+        page = paged.page(request.page_size, request.page_token)
+        sessions = await self._sessions.list(identity, page, agent_id=agent_id)
         return pb.ListSessionsResponse(
-            sessions=map(convert_sessions.session, sessions),
-            next_page_token=listing.next_token(sessions[-1].id) if more else "",
+            sessions=map(convert_sessions.session, sessions.items),
+            next_page_token=paged.next_token(sessions, lambda session: session.id),
         )
 
     async def UpdateSession(
@@ -149,13 +146,14 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         identity, session_id = current_identity(), SessionId(canonical(request.session_id))
         newest_first = request.order == _NEWEST_FIRST
         order = "newest" if newest_first else "oldest"
-        listing = Listing.of(self._tokens, "messages", identity, session_id, order)
-        page = listing.page(request.page_size, request.page_token)
-        found = await self._sessions.messages(identity, session_id, page, newest_first=newest_first)
-        messages, more = found.items, found.more
+        paged = PagedList.of(self._tokens, "messages", identity, session_id, order)
+        page = paged.page(request.page_size, request.page_token)
+        messages = await self._sessions.messages(
+            identity, session_id, page, newest_first=newest_first
+        )
         return pb.ListMessagesResponse(
-            messages=map(convert_sessions.message, messages),
-            next_page_token=listing.next_token(str(messages[-1].sequence)) if more else "",
+            messages=map(convert_sessions.message, messages.items),
+            next_page_token=paged.next_token(messages, lambda message: message.sequence),
         )
 
     async def ListTools(

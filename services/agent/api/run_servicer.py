@@ -9,13 +9,12 @@ from chatmind.agent.v1 import run_service_pb2_grpc
 from services.agent.api.convert import runs as convert
 from services.agent.api.convert.common import canonical, request_key
 from services.agent.api.convert.sessions import message
-from services.agent.api.pages import Listing, split
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.runs import Runs
 from services.agent.domain.watch import Watch
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
-from services.common.paging import PageTokens
+from services.common.paging import PagedList, PageTokens
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["RunService"].full_name
 
@@ -47,12 +46,12 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
         """A session's runs."""
         identity, session_id = current_identity(), SessionId(canonical(request.session_id))
-        listing = Listing.of(self._tokens, "runs", identity, session_id)
-        page = listing.page(request.page_size, request.page_token)
-        runs, more = split(await self._runs.list(identity, session_id, page), page)
+        paged = PagedList.of(self._tokens, "runs", identity, session_id)
+        page = paged.page(request.page_size, request.page_token)
+        runs = await self._runs.list(identity, session_id, page)
         return pb.ListRunsResponse(
-            runs=map(convert.run, runs),
-            next_page_token=listing.next_token(str(runs[-1].turn)) if more else "",
+            runs=map(convert.run, runs.items),
+            next_page_token=paged.next_token(runs, lambda run: run.turn),
         )
 
     async def CancelRun(

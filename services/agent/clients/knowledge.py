@@ -1,6 +1,5 @@
 """The knowledge service, asked on behalf of a user."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,6 +19,7 @@ from services.common.channel import OutgoingCalls
 from services.common.errors import InvalidArgumentError, ServiceError
 from services.common.identity import Identity
 from services.common.status import RpcFailure, failure_of
+from services.common.tasks import task_group
 
 SERVICE: Final = "chatmind.knowledge.v1.KnowledgeService"
 REPEATABLE_METHODS: Final = ((SERVICE, "GetKnowledgeBase"), (SERVICE, "Search"))
@@ -88,11 +88,8 @@ class KnowledgeClient:
         Raises:
             KnowledgeUnavailableError: the service is down or too slow.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(self._base(identity, each)) for each in base_ids]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures.exceptions[0].__cause__
+        async with task_group() as group:
+            asked = [group.create_task(self._base(identity, each)) for each in base_ids]
         found = [task.result() for task in asked]
         return {base.id: base for base in found if base is not None}
 

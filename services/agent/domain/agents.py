@@ -16,7 +16,7 @@ from services.agent.domain.ports import Knowledge, ModelRegistry, Notifier, Tool
 from services.agent.domain.stores import AgentStore, RequestKey
 from services.common.errors import InvalidArgumentError
 from services.common.identity import Identity
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 
 
 class Agents:
@@ -60,9 +60,10 @@ class Agents:
 
     async def list(
         self, identity: Identity, page: Page, *, display_name: str = ""
-    ) -> Sequence[Agent]:
-        """Agents that the user sees, oldest first, one more than the page takes."""
-        return await self._store.list(identity, page, display_name=display_name)
+    ) -> Listing[Agent]:
+        """Agents that the user sees, oldest first."""
+        agents = await self._store.list(identity, page.with_one_more(), display_name=display_name)
+        return page.cut(agents)
 
     async def update(
         self, identity: Identity, agent_id: AgentId, new: AgentSettings, changed: Iterable[str]

@@ -1,14 +1,12 @@
 """Runs as their users start, see and stop them."""
 
-from collections.abc import Sequence
-
 from services.agent.domain import hints
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Run, RunId, SessionId, WhenBusy
 from services.agent.domain.ports import Notifier
 from services.agent.domain.stores import RequestKey, RunStore, SessionStore
 from services.common.identity import Identity
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 
 
 class Runs:
@@ -40,14 +38,14 @@ class Runs:
         """A run of the user's; NotFoundError where there is none."""
         return await self._store.get(identity, run_id)
 
-    async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
-        """A session's runs, newest first, one more than the page takes.
+    async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Listing[Run]:
+        """A session's runs, newest first.
 
         Raises:
             NotFoundError: the user has no such session.
         """
         await self._sessions.get(identity, session_id)
-        return await self._store.list(identity, session_id, page)
+        return page.cut(await self._store.list(identity, session_id, page.with_one_more()))
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         """Ask for a run to be stopped; may be repeated, and changes nothing after the end.

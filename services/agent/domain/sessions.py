@@ -1,14 +1,14 @@
 """Conversations: opening, naming and deleting them, and reading what was said."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from services.agent.domain import hints
+from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, Session, SessionId
 from services.agent.domain.ports import Notifier
-from services.agent.domain.stores import Deleted, Messages, MessageStore, RequestKey, SessionStore
+from services.agent.domain.stores import Deleted, MessageStore, RequestKey, SessionStore
 from services.common.identity import Identity
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 
 MAX_PAGE_BYTES: Final = 3 * 1024 * 1024 - 4096
 """What the messages of one page take on the wire at most; leaves room for the page token."""
@@ -55,9 +55,9 @@ class Sessions:
 
     async def list(
         self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
-    ) -> Sequence[Session]:
-        """The user's sessions, newest first, one more than the page takes."""
-        return await self._store.list(identity, page, agent_id=agent_id)
+    ) -> Listing[Session]:
+        """The user's sessions, newest first."""
+        return page.cut(await self._store.list(identity, page.with_one_more(), agent_id=agent_id))
 
     async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
         """The session with another title; NotFoundError where there is none."""
@@ -72,7 +72,7 @@ class Sessions:
 
     async def messages(
         self, identity: Identity, session_id: SessionId, page: Page, *, newest_first: bool = False
-    ) -> Messages:
+    ) -> Listing[Message]:
         """A page of what was said; its sort key is the sequence.
 
         Raises:

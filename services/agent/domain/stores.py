@@ -20,7 +20,7 @@ from services.agent.domain.models import (
     WhenBusy,
 )
 from services.common.identity import Identity
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class AgentStore(Protocol):
     async def list(
         self, identity: Identity, page: Page, *, display_name: str = ""
     ) -> Sequence[Agent]:
-        """Agents that the user sees, oldest first, after the id in `page`, one more than its size.
+        """Agents that the user sees, oldest first.
 
         Args:
             identity: the user.
-            page: sort key: the id.
+            page: its sort key is the id.
             display_name: keeps agents of exactly this name; empty keeps all.
         """
 
@@ -138,11 +138,11 @@ class SessionStore(Protocol):
     async def list(
         self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
     ) -> Sequence[Session]:
-        """The user's sessions, newest first, after the id in `page`, one more than its size.
+        """The user's sessions, newest first.
 
         Args:
             identity: the user.
-            page: sort key: the id.
+            page: its sort key is the id.
             agent_id: keeps sessions with this agent; None keeps all.
         """
 
@@ -161,25 +161,12 @@ class SessionStore(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """A stretch of a session's messages.
-
-    Attributes:
-        items: the messages.
-        more: there are more after them.
-    """
-
-    items: Sequence[Message]
-    more: bool
-
-
 class MessageStore(Protocol):
     """Reads what was said; each session is seen by its user alone."""
 
     async def after(
         self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
-    ) -> Messages:
+    ) -> Listing[Message]:
         """Messages after a sequence, in order; empty where the user has no such session.
 
         Args:
@@ -198,7 +185,7 @@ class MessageStore(Protocol):
         *,
         most: int,
         max_bytes: int,
-    ) -> Messages:
+    ) -> Listing[Message]:
         """Messages before a sequence, newest first; otherwise as `after`.
 
         Args:
@@ -255,7 +242,7 @@ class RunStore(Protocol):
         """
 
     async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
-        """A session's runs, newest first, after the turn in `page`, one more than its size."""
+        """A session's runs, newest first; the sort key of the page is the turn."""
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         """Ask for a run to be stopped: at once where no worker holds it, else by its worker.

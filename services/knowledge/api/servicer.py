@@ -10,7 +10,7 @@ from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
 
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
-from services.common.paging import PageTokens
+from services.common.paging import PagedList, PageTokens
 from services.knowledge.api.convert import bases as convert_bases
 from services.knowledge.api.convert import documents as convert_documents
 from services.knowledge.api.convert import search as convert_search
@@ -21,7 +21,6 @@ from services.knowledge.api.convert.common import (
     to_request_id,
     to_text,
 )
-from services.knowledge.api.pages import PagedList
 from services.knowledge.api.uploads import IncomingUpload, UploadSlots
 from services.knowledge.domain.bases import KnowledgeBases
 from services.knowledge.domain.documents import Documents
@@ -91,12 +90,12 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
         """The bases that the caller can see."""
         identity = current_identity()
         name = to_text(request.display_name, field="display_name", max_bytes=200)
-        listed = PagedList.of(self._tokens, "knowledge_bases", identity, name)
-        page = listed.page(request.page_size, request.page_token)
+        paged = PagedList.of(self._tokens, "knowledge_bases", identity, name)
+        page = paged.page(request.page_size, request.page_token)
         found = await self._bases.page(page, display_name=name, identity=identity)
         return pb.ListKnowledgeBasesResponse(
             knowledge_bases=map(convert_bases.from_base, found.items),
-            next_page_token=listed.next_token(found, lambda each: each.id),
+            next_page_token=paged.next_token(found, lambda each: each.id),
         )
 
     async def UpdateKnowledgeBase(
@@ -160,12 +159,12 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     ) -> pb.ListDocumentsResponse:
         """The documents of a base."""
         identity, base_id = current_identity(), _base_id(request.knowledge_base_id)
-        listed = PagedList.of(self._tokens, "documents", identity, base_id)
-        page = listed.page(request.page_size, request.page_token)
+        paged = PagedList.of(self._tokens, "documents", identity, base_id)
+        page = paged.page(request.page_size, request.page_token)
         found = await self._documents.page(base_id, page, identity=identity)
         return pb.ListDocumentsResponse(
             documents=map(convert_documents.from_document, found.items),
-            next_page_token=listed.next_token(found, lambda each: each.id),
+            next_page_token=paged.next_token(found, lambda each: each.id),
         )
 
     async def DeleteDocument(
@@ -203,12 +202,12 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     ) -> pb.ListChunksResponse:
         """The searchable chunks of a document."""
         identity, document_id = current_identity(), _document_id(request.document_id)
-        listed = PagedList.of(self._tokens, "chunks", identity, document_id)
-        page = listed.page(request.page_size, request.page_token)
+        paged = PagedList.of(self._tokens, "chunks", identity, document_id)
+        page = paged.page(request.page_size, request.page_token)
         found = await self._documents.chunk_page(document_id, page, identity=identity)
         return pb.ListChunksResponse(
             chunks=map(convert_documents.from_chunk, found.items),
-            next_page_token=listed.next_token(found, lambda each: each.ordinal),
+            next_page_token=paged.next_token(found, lambda each: each.ordinal),
         )
 
     async def PreviewChunks(

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from services.common.errors import InvalidArgumentError, PermissionDeniedError
 from services.common.identity import Identity
 from services.common.ids import NewId
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 from services.knowledge.domain.embedding import EmbeddingModel
 from services.knowledge.domain.errors import UnknownEmbeddingModelError, base_not_found
 from services.knowledge.domain.ingest.policy import EmbedField
-from services.knowledge.domain.listing import Listing, cut_listing
+from services.knowledge.domain.listing import cut_listing
 from services.knowledge.domain.models import (
     AcceptedRequest,
     BaseChanges,
@@ -104,7 +104,9 @@ class KnowledgeBases:
         self, page: Page, *, display_name: str, identity: Identity
     ) -> Listing[KnowledgeBase]:
         """Bases that the caller can see; of exactly that name, where one is given."""
-        rows = await self._store.list_bases(viewer=identity, display_name=display_name, page=page)
+        rows = await self._store.list_bases(
+            viewer=identity, display_name=display_name, page=page.with_one_more()
+        )
         return cut_listing(rows, size=page.size, weight=_weight)
 
     async def update(

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 from services.common.errors import UnavailableError
 from services.common.identity import Identity
 from services.common.ids import NewId
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 from services.knowledge.domain.bases import KnowledgeBases, require_change
 from services.knowledge.domain.errors import base_not_found, document_not_found
-from services.knowledge.domain.listing import Listing, cut_listing
+from services.knowledge.domain.listing import cut_listing
 from services.knowledge.domain.models import (
     AcceptedRequest,
     Chunk,
@@ -114,7 +114,7 @@ class Documents:
             NotFoundError: the base is unknown to the caller.
         """
         await self._bases.get(base_id, identity=identity)
-        rows = await self._store.list_documents(base_id, viewer=identity, page=page)
+        rows = await self._store.list_documents(base_id, viewer=identity, page=page.with_one_more())
         return cut_listing(rows, size=page.size, weight=_weight)
 
     async def delete(self, document_id: DocumentId, *, identity: Identity) -> DeletionReceipt:
@@ -177,7 +177,7 @@ class Documents:
         """
         base = await self._base_of(document_id, identity)
         rows = await self._chunks.list_chunks(
-            document_id, space=base.space, viewer=identity, page=page
+            document_id, space=base.space, viewer=identity, page=page.with_one_more()
         )
         return cut_listing(rows, size=page.size, weight=chunk_weight)
 

@@ -1,26 +1,14 @@
-"""Pages of lists, cut to their size."""
+"""Pages of lists, kept within what one message can carry."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+from services.common.paging import Listing
 
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 """How much text a page may carry: a message holds 20 MiB, and 200 documents may hold more."""
 
 ItemT = TypeVar("ItemT")
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[ItemT]):
-    """A page of a list.
-
-    Attributes:
-        items: what is on it; at least one, where there are any.
-        more: whether there are more behind it.
-    """
-
-    items: tuple[ItemT, ...]
-    more: bool
 
 
 def cut_listing(
@@ -30,7 +18,7 @@ def cut_listing(
     weight: Callable[[ItemT], int],
     max_bytes: int = MAX_PAGE_BYTES,
 ) -> Listing[ItemT]:
-    """As many of the rows as a page takes, by number and by weight.
+    """As many rows as fit on a page by number and by weight, but at least one if there are any.
 
     Args:
         rows: in their order, one more than `size` where there are more.
@@ -42,5 +30,5 @@ def cut_listing(
     for place, row in enumerate(rows[:size]):
         left -= weight(row)
         if left < 0 and place > 0:
-            return Listing(tuple(rows[:place]), more=True)
-    return Listing(tuple(rows[:size]), more=len(rows) > size)
+            return Listing(rows[:place], more=True)
+    return Listing(rows[:size], more=len(rows) > size)

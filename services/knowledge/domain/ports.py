@@ -73,7 +73,7 @@ class BaseStore(Protocol):
     async def list_bases(
         self, *, viewer: Identity, display_name: str, page: Page
     ) -> list[KnowledgeBase]:
-        """One more base than the page holds, where there are more, in the order of their ids.
+        """Bases in the order of their ids.
 
         Args:
             viewer: sees the bases.
@@ -124,7 +124,7 @@ class DocumentStore(Protocol):
     async def list_documents(
         self, base_id: KnowledgeBaseId, *, viewer: Identity, page: Page
     ) -> list[Document]:
-        """One more document than the page holds, where there are more, in the order of ids."""
+        """Documents of a base, in the order of their ids; `after` holds the last one seen."""
         ...
 
     async def delete_document(
@@ -146,7 +146,7 @@ class ChunkIndex(Protocol):
     async def list_chunks(
         self, document_id: DocumentId, *, space: EmbeddingSpace, viewer: Identity, page: Page
     ) -> list[Chunk]:
-        """One more chunk of a document than the page holds, where there are more, by ordinal."""
+        """Chunks of a document, by ordinal; `after` holds the last one seen."""
         ...
 
     async def nearest(

@@ -200,4 +200,4 @@ class TestDelete:
         await agents.delete(ALICE, agent.id)
 
         assert notified.sent[hints.STOPS] == 1
-        assert await agents.list(ALICE, Page()) == []
+        assert (await agents.list(ALICE, Page())).items == []

@@ -43,7 +43,7 @@ class TestList:
     ) -> None:
         run = await stores.started()
 
-        assert [run] == await runs.list(ALICE, run.session_id, Page())
+        assert [run] == (await runs.list(ALICE, run.session_id, Page())).items
         for identity, session_id in ((BOB, run.session_id), (ALICE, SessionId(new_id()))):
             with pytest.raises(NotFoundError):
                 await runs.list(identity, session_id, Page())

@@ -24,12 +24,13 @@ from services.agent.domain.models import (
     Usage,
 )
 from services.agent.domain.queue import Claim
-from services.agent.domain.stores import Messages, MessageStore
+from services.agent.domain.stores import MessageStore
 from services.agent.domain.watch import Event, Heartbeat, Watch
 from services.common.clock import now
 from services.common.errors import NotFoundError
 from services.common.identity import Identity
 from services.common.ids import new_id
+from services.common.paging import Listing
 from services.common.tasks import background_tasks
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE, BOB, Stores, answer, memory_stores
@@ -446,7 +447,7 @@ class _Counting:
 
     async def after(
         self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
-    ) -> Messages:
+    ) -> Listing[Message]:
         """As the store does."""
         self.asked += 1
         self.most.add(most)

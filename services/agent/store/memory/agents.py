@@ -49,7 +49,7 @@ class MemoryAgentStore:
             and agent.id > after
             and display_name in ("", agent.settings.display_name)
         ]
-        return seen[: page.size + 1]
+        return seen[: page.size]
 
     async def update(
         self,

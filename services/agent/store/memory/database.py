@@ -23,11 +23,12 @@ from services.agent.domain.models import (
     ToolCallId,
     Usage,
 )
-from services.agent.domain.stores import Messages, RequestKey
+from services.agent.domain.stores import RequestKey
 from services.common.clock import Clock
 from services.common.errors import RequestIdReusedError
 from services.common.identity import Identity
 from services.common.ids import NewId
+from services.common.paging import Listing
 
 Kind: TypeAlias = Literal["create_agent", "create_session", "start_run"]
 
@@ -167,7 +168,7 @@ class MemoryDatabase:
         )
 
 
-def bounded(messages: Sequence[Message], *, most: int, max_bytes: int) -> Messages:
+def bounded(messages: Sequence[Message], *, most: int, max_bytes: int) -> Listing[Message]:
     """The first of some messages, within both bounds but for the very first."""
     kept: list[Message] = []
     size = 0
@@ -176,4 +177,4 @@ def bounded(messages: Sequence[Message], *, most: int, max_bytes: int) -> Messag
         if kept and size > max_bytes:
             break
         kept.append(message)
-    return Messages(kept, len(kept) < len(messages))
+    return Listing(kept, len(kept) < len(messages))

@@ -65,7 +65,7 @@ class MemoryRunStore:
             if (held.run.tenant, held.run.user_id) == owner
             and (not page.after or held.run.turn < int(page.after[0]))
         ]
-        return runs[: page.size + 1]
+        return runs[: page.size]
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         held = self._db.run(identity, run_id)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, Session, SessionId
-from services.agent.domain.stores import Deleted, Messages, RequestKey
+from services.agent.domain.stores import Deleted, RequestKey
 from services.agent.store.memory.database import MemoryDatabase, bounded
 from services.common.errors import NotFoundError
 from services.common.identity import Identity
-from services.common.paging import Page
+from services.common.paging import Listing, Page
 
 
 class MemorySessionStore:
@@ -62,7 +62,7 @@ class MemorySessionStore:
             and (not page.after or session.id < page.after[0])
             and agent_id in (None, session.agent_id)
         ]
-        return found[: page.size + 1]
+        return found[: page.size]
 
     async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
         session = self._db.session(identity, session_id)
@@ -87,7 +87,7 @@ class MemoryMessageStore:
 
     async def after(
         self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
-    ) -> Messages:
+    ) -> Listing[Message]:
         following = self._said(identity, session_id)[sequence:]
         return bounded(following, most=most, max_bytes=max_bytes)
 
@@ -99,7 +99,7 @@ class MemoryMessageStore:
         *,
         most: int,
         max_bytes: int,
-    ) -> Messages:
+    ) -> Listing[Message]:
         said = self._said(identity, session_id)
         preceding = said if sequence is None else said[: max(0, sequence - 1)]
         return bounded(preceding[::-1], most=most, max_bytes=max_bytes)

@@ -102,7 +102,7 @@ class PostgresAgentStore:
         self, identity: Identity, page: Page, *, display_name: str = ""
     ) -> Sequence[Agent]:
         after = page.after[0] if page.after else FIRST_ID
-        key = (identity.tenant, identity.user_id, after, page.size + 1)
+        key = (identity.tenant, identity.user_id, after, page.size)
         async with connection(self._pool) as lent:
             if display_name:
                 rows = await lent.fetch(_LIST_OF_NAME, *key, display_name)

@@ -7,12 +7,12 @@ from asyncpg import Record
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import Run, SessionId
-from services.agent.domain.stores import Messages
 from services.agent.store.codec import calls_to_json, citations_to_json
 from services.agent.store.postgres.rows import message_of, present
 from services.common.db import Pool, PooledConnection, connection
 from services.common.identity import Identity
 from services.common.ids import NewId
+from services.common.paging import Listing
 
 _MAX_SEQUENCE = 2**63 - 1
 
@@ -73,7 +73,7 @@ class PostgresMessageStore:
 
     async def after(
         self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
-    ) -> Messages:
+    ) -> Listing[Message]:
         return await self._read(_AFTER, identity, session_id, sequence, most, max_bytes)
 
     async def before(
@@ -84,19 +84,19 @@ class PostgresMessageStore:
         *,
         most: int,
         max_bytes: int,
-    ) -> Messages:
+    ) -> Listing[Message]:
         below = _MAX_SEQUENCE if sequence is None else sequence
         return await self._read(_BEFORE, identity, session_id, below, most, max_bytes)
 
     async def _read(
         self, statement: str, identity: Identity, session_id: SessionId, *bounds: int
-    ) -> Messages:
+    ) -> Listing[Message]:
         async with connection(self._pool) as lent:
             rows = await lent.fetch(
                 statement, identity.tenant, identity.user_id, session_id, *bounds
             )
         more = bool(rows) and rows[0]["n"] > len(rows)
-        return Messages([message_of(row) for row in rows], more)
+        return Listing([message_of(row) for row in rows], more)
 
 
 async def take_numbers(lent: PooledConnection, session_id: SessionId, count: int) -> int | None:

@@ -122,7 +122,7 @@ class PostgresRunStore:
         before = int(page.after[0]) if page.after else _MAX_TURN
         key = (identity.tenant, identity.user_id, session_id, before)
         async with connection(self._pool) as lent:
-            return [run_of(row) for row in await lent.fetch(_LIST, *key, page.size + 1)]
+            return [run_of(row) for row in await lent.fetch(_LIST, *key, page.size)]
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         key = (identity.tenant, identity.user_id, run_id)

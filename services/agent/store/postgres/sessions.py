@@ -109,7 +109,7 @@ class PostgresSessionStore:
         self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
     ) -> Sequence[Session]:
         before = page.after[0] if page.after else LAST_ID
-        key = (identity.tenant, identity.user_id, before, page.size + 1)
+        key = (identity.tenant, identity.user_id, before, page.size)
         async with connection(self._pool) as lent:
             if agent_id is None:
                 rows = await lent.fetch(_LIST, *key)

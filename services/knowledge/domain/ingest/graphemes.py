@@ -29,6 +29,7 @@ def last_border(text: str, start: int, limit: int) -> int:
     At least one cluster is always passed: the place lies after `limit` if the first one reaches
     beyond it.
     """
+    limit = min(limit, len(text))
     place = grapheme_end(text, start)
     while place < limit:
         clusters = _GRAPHEME.findall(text[place : limit + MAX_CLUSTER])

@@ -75,14 +75,35 @@ class Meter:
         """More units than the budget holds, by all that is known."""
         return int(self.max_tokens * _CERTAIN / self._rate) + 2
 
-    def places(self, text: str, start: int, end: int) -> list[int]:
-        """Where each unit ends in a stretch of text, as far as the budget reaches."""
-        found = _UNIT.finditer(text, start, min(end, start + self.max_chars))
-        return [unit.end() for unit in islice(found, self.reach)]
-
     def forget(self) -> None:
         """Drop the remembered counts, not what was learnt from them."""
         self._known.clear()
+
+    def farthest(
+        self, text: str, start: int, end: int, render: Callable[[int], str], *, overhead: int = 0
+    ) -> int:
+        """The last end of a unit in a stretch of text that can be reached within the budget.
+
+        Args:
+            text: the whole text.
+            start: where the stretch begins.
+            end: where it ends.
+            render: the text that ends at a place, with all that is counted with it.
+            overhead: the units in that text before the stretch.
+
+        Returns:
+            a place in the text; `start` if not even the first unit fits.
+        """
+        stop = min(end, start + self.max_chars)
+        while True:
+            found = _UNIT.finditer(text, start, stop)
+            places = [unit.end() for unit in islice(found, self.reach)]
+            if not places:
+                return start
+            sizes = range(1, len(places) + 1)
+            count = self.longest(places, sizes, render, overhead=overhead)
+            if count < len(places) or self.reach <= len(places):
+                return places[count - 1] if count else start
 
     def longest(
         self,

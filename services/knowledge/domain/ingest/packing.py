@@ -207,16 +207,14 @@ class Packer:
     def _limit(self, node: Node, opening: Stretch) -> int:
         """The last place in the part that fits; nearer if that makes a better last piece."""
         tail = node.frame.tail if node.frame else ""
-        places = self._meter.places(self._body.text, node.start, node.end)
-        if not places:
-            return node.start
-        count = self._meter.longest(
-            places,
-            range(1, len(places) + 1),
+        before = units(self._body.text, opening.start, node.start)
+        limit = self._meter.farthest(
+            self._body.text,
+            node.start,
+            node.end,
             lambda end: self._render(opening, end, tail),
-            overhead=self._overhead(opening) + units(self._body.text, opening.start, node.start),
+            overhead=self._overhead(opening) + before,
         )
-        limit = places[count - 1] if count else node.start
         return min(limit, self._even_limit(opening, limit))
 
     def _even_limit(self, opening: Stretch, limit: int) -> int:

@@ -66,7 +66,7 @@ class MemoryBases:
             for base in seen
             if base and base.id > after and display_name in {"", base.settings.display_name}
         ]
-        return wanted[: page.size + 1]
+        return wanted[: page.size]
 
     async def update_base(
         self, base_id: KnowledgeBaseId, changes: BaseChanges, *, viewer: Identity

@@ -24,7 +24,7 @@ class MemoryChunks:
         if stored is None or self._state.base_of(stored).space != space:
             return []
         first = int(page.after[0]) + 1 if page.after else 0
-        return [each.chunk for each in stored.chunks[first : first + page.size + 1]]
+        return [each.chunk for each in stored.chunks[first : first + page.size]]
 
     async def nearest(
         self, query: Vector, *, scope: SearchScope, limit: int, viewer: Identity

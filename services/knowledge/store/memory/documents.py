@@ -64,7 +64,7 @@ class MemoryDocuments:
         after = page.after[0] if page.after else ""
         documents = (stored.document for stored in self._state.stored_in(base_id))
         wanted = sorted((each for each in documents if each.id > after), key=lambda each: each.id)
-        return wanted[: page.size + 1]
+        return wanted[: page.size]
 
     async def delete_document(
         self, document_id: DocumentId, *, viewer: Identity

@@ -140,7 +140,7 @@ class PostgresBases:
     ) -> list[KnowledgeBase]:
         """See the port."""
         after = page.after[0] if page.after else _FIRST
-        scope = (*seen_by(viewer), after, page.size + 1)
+        scope = (*seen_by(viewer), after, page.size)
         async with connection(self._pool) as lent:
             if display_name:
                 rows = await lent.fetch(_LIST_NAMED, *scope, display_name)

@@ -58,7 +58,7 @@ class PostgresChunks:
         after = int(page.after[0]) if page.after else -1
         async with connection(self._pool) as lent:
             statement = of_table(_LIST, await self._tables.name(lent, space))
-            rows = await lent.fetch(statement, *seen_by(viewer), document_id, after, page.size + 1)
+            rows = await lent.fetch(statement, *seen_by(viewer), document_id, after, page.size)
             return [to_chunk(row) for row in rows]
 
     async def nearest(

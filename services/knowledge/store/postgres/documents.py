@@ -141,7 +141,7 @@ class PostgresDocuments:
         """See the port."""
         after = page.after[0] if page.after else _FIRST
         async with connection(self._pool) as lent:
-            rows = await lent.fetch(_LIST, *seen_by(viewer), base_id, after, page.size + 1)
+            rows = await lent.fetch(_LIST, *seen_by(viewer), base_id, after, page.size)
             return [to_document(row) for row in rows]
 
     async def delete_document(
