@@ -5,17 +5,12 @@ from chatmind.agent.v1 import agent_service_pb2_grpc
 
 from services.agent.api.convert import agents as convert_agents
 from services.agent.api.convert import sessions as convert_sessions
-from services.agent.api.convert.common import (
-    canonical,
-    free_text,
-    request_key,
-    required_id,
-    timestamp,
-)
+from services.agent.api.convert.common import to_request_key
 from services.agent.domain.agents import Agents
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
 from services.agent.domain.sessions import Sessions
+from services.common.convert import canonical_id, from_time, required_id, to_text
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
 from services.common.paging import PagedList, PageTokens
@@ -47,27 +42,27 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self, request: pb.CreateAgentRequest, context: Context
     ) -> pb.CreateAgentResponse:
         """A new agent."""
-        settings = convert_agents.settings(request.agent)
-        key = request_key(request.request_id, request)
+        settings = convert_agents.to_settings(request.agent)
+        key = to_request_key(request.request_id, request)
         agent = await self._agents.create(current_identity(), settings, request=key)
-        return pb.CreateAgentResponse(agent=convert_agents.agent(agent))
+        return pb.CreateAgentResponse(agent=convert_agents.from_agent(agent))
 
     async def GetAgent(self, request: pb.GetAgentRequest, context: Context) -> pb.GetAgentResponse:
         """One agent."""
-        agent = await self._agents.get(current_identity(), AgentId(canonical(request.agent_id)))
-        return pb.GetAgentResponse(agent=convert_agents.agent(agent))
+        agent = await self._agents.get(current_identity(), AgentId(canonical_id(request.agent_id)))
+        return pb.GetAgentResponse(agent=convert_agents.from_agent(agent))
 
     async def ListAgents(
         self, request: pb.ListAgentsRequest, context: Context
     ) -> pb.ListAgentsResponse:
         """The agents that the caller sees."""
         identity = current_identity()
-        name = free_text(request.display_name, field="display_name", most=200)
+        name = to_text(request.display_name, field="display_name", max_bytes=200)
         paged = PagedList.of(self._tokens, "agents", identity, name)
         page = paged.page(request.page_size, request.page_token)
         agents = await self._agents.list(identity, page, display_name=name)
         return pb.ListAgentsResponse(
-            agents=map(convert_agents.agent, agents.items),
+            agents=map(convert_agents.from_agent, agents.items),
             next_page_token=paged.next_token(agents, lambda agent: agent.id),
         )
 
@@ -76,16 +71,18 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> pb.UpdateAgentResponse:
         """The agent with the named fields changed."""
         agent_id = AgentId(required_id(request.agent.id, field="agent.id"))
-        new, changed = convert_agents.change(request.agent, request.update_mask)
+        new, changed = convert_agents.to_changes(request.agent, request.update_mask)
         agent = await self._agents.update(current_identity(), agent_id, new, changed)
-        return pb.UpdateAgentResponse(agent=convert_agents.agent(agent))
+        return pb.UpdateAgentResponse(agent=convert_agents.from_agent(agent))
 
     async def DeleteAgent(
         self, request: pb.DeleteAgentRequest, context: Context
     ) -> pb.DeleteAgentResponse:
         """Nothing but when."""
-        time = await self._agents.delete(current_identity(), AgentId(canonical(request.agent_id)))
-        return pb.DeleteAgentResponse(delete_time=timestamp(time))
+        time = await self._agents.delete(
+            current_identity(), AgentId(canonical_id(request.agent_id))
+        )
+        return pb.DeleteAgentResponse(delete_time=from_time(time))
 
     async def CreateSession(
         self, request: pb.CreateSessionRequest, context: Context
@@ -93,31 +90,31 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         """A new session."""
         session = await self._sessions.create(
             current_identity(),
-            convert_sessions.agent_id(request.session),
-            title=convert_sessions.title(request.session),
-            request=request_key(request.request_id, request),
+            convert_sessions.to_agent_id(request.session),
+            title=convert_sessions.to_title(request.session),
+            request=to_request_key(request.request_id, request),
         )
-        return pb.CreateSessionResponse(session=convert_sessions.session(session))
+        return pb.CreateSessionResponse(session=convert_sessions.from_session(session))
 
     async def GetSession(
         self, request: pb.GetSessionRequest, context: Context
     ) -> pb.GetSessionResponse:
         """One session."""
-        session_id = SessionId(canonical(request.session_id))
+        session_id = SessionId(canonical_id(request.session_id))
         session = await self._sessions.get(current_identity(), session_id)
-        return pb.GetSessionResponse(session=convert_sessions.session(session))
+        return pb.GetSessionResponse(session=convert_sessions.from_session(session))
 
     async def ListSessions(
         self, request: pb.ListSessionsRequest, context: Context
     ) -> pb.ListSessionsResponse:
         """The caller's sessions."""
         identity = current_identity()
-        agent_id = AgentId(canonical(request.agent_id)) if request.agent_id else None
+        agent_id = AgentId(canonical_id(request.agent_id)) if request.agent_id else None
         paged = PagedList.of(self._tokens, "sessions", identity, agent_id or "")
         page = paged.page(request.page_size, request.page_token)
         sessions = await self._sessions.list(identity, page, agent_id=agent_id)
         return pb.ListSessionsResponse(
-            sessions=map(convert_sessions.session, sessions.items),
+            sessions=map(convert_sessions.from_session, sessions.items),
             next_page_token=paged.next_token(sessions, lambda session: session.id),
         )
 
@@ -127,23 +124,23 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         """The session with its new title."""
         session_id = SessionId(required_id(request.session.id, field="session.id"))
         convert_sessions.check_mask(request.update_mask)
-        title = convert_sessions.title(request.session)
+        title = convert_sessions.to_title(request.session)
         session = await self._sessions.rename(current_identity(), session_id, title)
-        return pb.UpdateSessionResponse(session=convert_sessions.session(session))
+        return pb.UpdateSessionResponse(session=convert_sessions.from_session(session))
 
     async def DeleteSession(
         self, request: pb.DeleteSessionRequest, context: Context
     ) -> pb.DeleteSessionResponse:
         """What is gone."""
-        session_id = SessionId(canonical(request.session_id))
+        session_id = SessionId(canonical_id(request.session_id))
         deleted = await self._sessions.delete(current_identity(), session_id)
-        return convert_sessions.deleted(deleted)
+        return convert_sessions.from_deleted(deleted)
 
     async def ListMessages(
         self, request: pb.ListMessagesRequest, context: Context
     ) -> pb.ListMessagesResponse:
         """What was said."""
-        identity, session_id = current_identity(), SessionId(canonical(request.session_id))
+        identity, session_id = current_identity(), SessionId(canonical_id(request.session_id))
         newest_first = request.order == _NEWEST_FIRST
         order = "newest" if newest_first else "oldest"
         paged = PagedList.of(self._tokens, "messages", identity, session_id, order)
@@ -152,7 +149,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             identity, session_id, page, newest_first=newest_first
         )
         return pb.ListMessagesResponse(
-            messages=map(convert_sessions.message, messages.items),
+            messages=map(convert_sessions.from_message, messages.items),
             next_page_token=paged.next_token(messages, lambda message: message.sequence),
         )
 
@@ -160,10 +157,10 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self, request: pb.ListToolsRequest, context: Context
     ) -> pb.ListToolsResponse:
         """The tools there are."""
-        return pb.ListToolsResponse(tools=convert_agents.tools(self._tools.list()))
+        return pb.ListToolsResponse(tools=convert_agents.from_tools(self._tools.list()))
 
     async def ListModels(
         self, request: pb.ListModelsRequest, context: Context
     ) -> pb.ListModelsResponse:
         """The models there are."""
-        return pb.ListModelsResponse(models=convert_agents.models(self._models.list()))
+        return pb.ListModelsResponse(models=convert_agents.from_models(self._models.list()))

@@ -7,11 +7,12 @@ from chatmind.agent.v1 import run_service_pb2 as pb
 from chatmind.agent.v1 import run_service_pb2_grpc
 
 from services.agent.api.convert import runs as convert
-from services.agent.api.convert.common import canonical, request_key
-from services.agent.api.convert.sessions import message
+from services.agent.api.convert.common import to_request_key
+from services.agent.api.convert.sessions import from_message
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.runs import Runs
 from services.agent.domain.watch import Watch
+from services.common.convert import canonical_id
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
 from services.common.paging import PagedList, PageTokens
@@ -31,26 +32,26 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         """The accepted message and its run."""
         run, question = await self._runs.start(
             current_identity(),
-            SessionId(canonical(request.session_id)),
-            convert.text(request),
-            when_busy=convert.when_busy(request),
-            request=request_key(request.request_id, request),
+            SessionId(canonical_id(request.session_id)),
+            convert.to_question(request),
+            when_busy=convert.to_when_busy(request),
+            request=to_request_key(request.request_id, request),
         )
-        return pb.StartRunResponse(run=convert.run(run), message=message(question))
+        return pb.StartRunResponse(run=convert.from_run(run), message=from_message(question))
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.GetRunResponse:
         """One run."""
-        run = await self._runs.get(current_identity(), RunId(canonical(request.run_id)))
-        return pb.GetRunResponse(run=convert.run(run))
+        run = await self._runs.get(current_identity(), RunId(canonical_id(request.run_id)))
+        return pb.GetRunResponse(run=convert.from_run(run))
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
         """A session's runs."""
-        identity, session_id = current_identity(), SessionId(canonical(request.session_id))
+        identity, session_id = current_identity(), SessionId(canonical_id(request.session_id))
         paged = PagedList.of(self._tokens, "runs", identity, session_id)
         page = paged.page(request.page_size, request.page_token)
         runs = await self._runs.list(identity, session_id, page)
         return pb.ListRunsResponse(
-            runs=map(convert.run, runs.items),
+            runs=map(convert.from_run, runs.items),
             next_page_token=paged.next_token(runs, lambda run: run.turn),
         )
 
@@ -58,16 +59,16 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         self, request: pb.CancelRunRequest, context: Context
     ) -> pb.CancelRunResponse:
         """The run as it is now."""
-        run = await self._runs.cancel(current_identity(), RunId(canonical(request.run_id)))
-        return pb.CancelRunResponse(run=convert.run(run))
+        run = await self._runs.cancel(current_identity(), RunId(canonical_id(request.run_id)))
+        return pb.CancelRunResponse(run=convert.from_run(run))
 
     async def WatchSession(
         self, request: pb.WatchSessionRequest, context: Context
     ) -> AsyncIterator[pb.WatchSessionResponse]:
         """What happens in a session, for as long as the caller listens."""
         after = request.after_sequence if request.HasField("after_sequence") else None
-        session_id = SessionId(canonical(request.session_id))
+        session_id = SessionId(canonical_id(request.session_id))
         events = self._watch.watch(current_identity(), session_id, after=after)
         async with aclosing(events):
             async for event in events:
-                yield convert.event(event)
+                yield convert.from_event(event)

@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from chatmind.knowledge.v1 import knowledge_service_pb2 as pb
 from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
 
+from services.common.convert import canonical_id, required_id, to_text
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
 from services.common.paging import PagedList, PageTokens
 from services.knowledge.api.convert import bases as convert_bases
 from services.knowledge.api.convert import documents as convert_documents
 from services.knowledge.api.convert import search as convert_search
-from services.knowledge.api.convert.common import (
-    canonical,
-    required_id,
-    to_request,
-    to_request_id,
-    to_text,
-)
+from services.knowledge.api.convert.common import to_request, to_request_id
 from services.knowledge.api.uploads import IncomingUpload, UploadSlots
 from services.knowledge.domain.bases import KnowledgeBases
 from services.knowledge.domain.documents import Documents
@@ -226,8 +221,8 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
 
 
 def _base_id(identifier: str) -> KnowledgeBaseId:
-    return KnowledgeBaseId(canonical(identifier))
+    return KnowledgeBaseId(canonical_id(identifier))
 
 
 def _document_id(identifier: str) -> DocumentId:
-    return DocumentId(canonical(identifier))
+    return DocumentId(canonical_id(identifier))

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from services.agent.api.convert.sessions import message
+from services.agent.api.convert.sessions import from_message
 from services.agent.domain.drafts import (
     MAX_ARGUMENTS_BYTES,
     MAX_METADATA_BYTES,
@@ -57,7 +57,7 @@ def on_the_wire(draft: Draft) -> int:
         sequence=2**62,
         create_time=now(),
     )
-    return message(committed).ByteSize()
+    return from_message(committed).ByteSize()
 
 
 HUGE = Draft(

@@ -6,14 +6,7 @@ from typing import Final
 from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from services.agent.api.convert.common import (
-    canonical,
-    duration,
-    free_text,
-    not_offered,
-    struct,
-    timestamp,
-)
+from services.agent.api.convert.common import not_offered
 from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
 from services.agent.domain.models import (
     Agent,
@@ -26,6 +19,7 @@ from services.agent.domain.models import (
     Window,
 )
 from services.agent.domain.patch import paths
+from services.common.convert import canonical_id, from_duration, from_json, from_time, to_text
 from services.common.errors import InvalidArgumentError
 
 _VISIBILITIES: Final = {
@@ -33,7 +27,7 @@ _VISIBILITIES: Final = {
     agent_pb2.VISIBILITY_PRIVATE: Visibility.PRIVATE,
     agent_pb2.VISIBILITY_TENANT: Visibility.TENANT,
 }
-_VISIBILITIES_TOLD: Final = {
+_FROM_VISIBILITY: Final = {
     Visibility.PRIVATE: agent_pb2.VISIBILITY_PRIVATE,
     Visibility.TENANT: agent_pb2.VISIBILITY_TENANT,
 }
@@ -45,11 +39,11 @@ _TOOL_PROTOCOLS: Final = {
     ToolProtocol.NATIVE: model_pb2.Model.TOOL_PROTOCOL_NATIVE,
     ToolProtocol.TAGS: model_pb2.Model.TOOL_PROTOCOL_TAGS,
 }
-# Of these there is nothing to keep yet, but nothing wrong in naming them with their only value.
+# Accepted in a mask, since naming them with their only value is harmless; nothing is stored.
 _NOT_KEPT: Final = frozenset({"retrieval.mode", "memory_bank_id", "memory_enabled"})
 
 
-def settings(agent: agent_pb2.Agent) -> AgentSettings:
+def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
     """What an agent on the wire is to be like; output-only fields are left aside.
 
     Raises:
@@ -57,27 +51,27 @@ def settings(agent: agent_pb2.Agent) -> AgentSettings:
     """
     _refuse_what_is_not_offered(agent)
     return AgentSettings(
-        display_name=free_text(agent.display_name, field="agent.display_name", most=200),
-        description=free_text(agent.description, field="agent.description", most=4000),
-        system_prompt=free_text(agent.system_prompt, field="agent.system_prompt", most=65_536),
-        model=free_text(agent.model, field="agent.model", most=200),
-        options=_options(agent.options),
+        display_name=to_text(agent.display_name, field="agent.display_name", max_bytes=200),
+        description=to_text(agent.description, field="agent.description", max_bytes=4000),
+        system_prompt=to_text(agent.system_prompt, field="agent.system_prompt", max_bytes=65_536),
+        model=to_text(agent.model, field="agent.model", max_bytes=200),
+        options=_to_options(agent.options),
         tools=tuple(agent.tools),
         knowledge_base_ids=tuple(
-            KnowledgeBaseId(canonical(base_id)) for base_id in agent.knowledge_base_ids
+            KnowledgeBaseId(canonical_id(base_id)) for base_id in agent.knowledge_base_ids
         ),
-        retrieval=_retrieval(agent.retrieval),
-        limits=_limits(agent.limits),
-        window=_window(agent.window),
+        retrieval=_to_retrieval(agent.retrieval),
+        limits=_to_limits(agent.limits),
+        window=_to_window(agent.window),
         visibility=_VISIBILITIES[agent.visibility],
     )
 
 
-def change(agent: agent_pb2.Agent, mask: FieldMask) -> tuple[AgentSettings, frozenset[str]]:
+def to_changes(agent: agent_pb2.Agent, mask: FieldMask) -> tuple[AgentSettings, frozenset[str]]:
     """The new settings and the paths of those that change; what is not named is not looked at.
 
     Raises:
-        InvalidArgumentError: a path is unknown or cannot be changed; or as `settings` does.
+        InvalidArgumentError: a path is unknown or cannot be changed; or as `to_settings` does.
     """
     named = list(mask.paths)
     if not named:
@@ -89,10 +83,10 @@ def change(agent: agent_pb2.Agent, mask: FieldMask) -> tuple[AgentSettings, froz
             )
     masked = agent_pb2.Agent()
     mask.MergeMessage(agent, masked, True, True)
-    return settings(masked), frozenset(named) - _NOT_KEPT
+    return to_settings(masked), frozenset(named) - _NOT_KEPT
 
 
-def agent(value: Agent) -> agent_pb2.Agent:
+def from_agent(value: Agent) -> agent_pb2.Agent:
     """An agent for the wire."""
     kept = value.settings
     return agent_pb2.Agent(
@@ -115,31 +109,31 @@ def agent(value: Agent) -> agent_pb2.Agent:
             top_k=kept.retrieval.top_k,
             min_score=kept.retrieval.min_score,
         ),
-        limits=_limits_told(kept.limits),
+        limits=_from_limits(kept.limits),
         window=agent_pb2.Window(
             max_messages=kept.window.max_messages, max_tokens=kept.window.max_tokens
         ),
-        visibility=_VISIBILITIES_TOLD[kept.visibility],
+        visibility=_FROM_VISIBILITY[kept.visibility],
         owner_user_id=value.owner_user_id,
-        create_time=timestamp(value.create_time),
-        update_time=timestamp(value.update_time),
+        create_time=from_time(value.create_time),
+        update_time=from_time(value.update_time),
     )
 
 
-def tools(specs: Iterable[ToolSpec]) -> list[tool_pb2.Tool]:
+def from_tools(specs: Iterable[ToolSpec]) -> list[tool_pb2.Tool]:
     """Tools for the wire."""
     return [
         tool_pb2.Tool(
             name=spec.name,
             description=spec.description,
-            input_schema=struct(spec.input_schema),
+            input_schema=from_json(spec.input_schema),
             idempotent=spec.idempotent,
         )
         for spec in specs
     ]
 
 
-def models(infos: Iterable[ModelInfo]) -> list[model_pb2.Model]:
+def from_models(infos: Iterable[ModelInfo]) -> list[model_pb2.Model]:
     """Models for the wire."""
     return [
         model_pb2.Model(
@@ -163,27 +157,27 @@ def _refuse_what_is_not_offered(value: agent_pb2.Agent) -> None:
         raise not_offered("agent.memory_enabled")
 
 
-def _options(value: agent_pb2.ModelOptions) -> ModelOptions:
+def _to_options(value: agent_pb2.ModelOptions) -> ModelOptions:
     return ModelOptions(
         temperature=value.temperature if value.HasField("temperature") else None,
         top_p=value.top_p if value.HasField("top_p") else None,
         max_output_tokens=value.max_output_tokens if value.HasField("max_output_tokens") else None,
         stop=tuple(
-            free_text(stop, field=f"agent.options.stop[{place}]", most=100)
+            to_text(stop, field=f"agent.options.stop[{place}]", max_bytes=100)
             for place, stop in enumerate(value.stop)
         ),
         seed=value.seed if value.HasField("seed") else None,
     )
 
 
-def _retrieval(value: agent_pb2.Retrieval) -> Retrieval:
+def _to_retrieval(value: agent_pb2.Retrieval) -> Retrieval:
     return Retrieval(
         top_k=value.top_k if value.HasField("top_k") else None,
         min_score=value.min_score if value.HasField("min_score") else None,
     )
 
 
-def _limits(value: agent_pb2.RunLimits) -> RunLimits:
+def _to_limits(value: agent_pb2.RunLimits) -> RunLimits:
     return RunLimits(
         max_steps=value.max_steps if value.HasField("max_steps") else None,
         max_tool_calls=value.max_tool_calls if value.HasField("max_tool_calls") else None,
@@ -192,16 +186,16 @@ def _limits(value: agent_pb2.RunLimits) -> RunLimits:
     )
 
 
-def _limits_told(limits: RunLimits) -> agent_pb2.RunLimits:
+def _from_limits(limits: RunLimits) -> agent_pb2.RunLimits:
     return agent_pb2.RunLimits(
         max_steps=limits.max_steps,
         max_tool_calls=limits.max_tool_calls,
         max_tokens=limits.max_tokens,
-        max_duration=None if limits.max_duration is None else duration(limits.max_duration),
+        max_duration=None if limits.max_duration is None else from_duration(limits.max_duration),
     )
 
 
-def _window(value: agent_pb2.Window) -> Window:
+def _to_window(value: agent_pb2.Window) -> Window:
     return Window(
         max_messages=value.max_messages if value.HasField("max_messages") else None,
         max_tokens=value.max_tokens if value.HasField("max_tokens") else None,

@@ -4,12 +4,13 @@ from typing import Final, assert_never
 
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.common import free_text, not_offered, timestamp
-from services.agent.api.convert.sessions import message
+from services.agent.api.convert.common import not_offered
+from services.agent.api.convert.sessions import from_message
 from services.agent.domain.drafts import MAX_TEXT_BYTES
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Run, RunState, StopReason, WhenBusy
 from services.agent.domain.watch import Event, Heartbeat
+from services.common.convert import from_time, to_text
 
 _STATES: Final = {
     RunState.IDLE: run_pb2.Run.STATE_IDLE,
@@ -39,16 +40,16 @@ _WHEN_BUSY: Final = {
 }
 
 
-def text(request: run_service_pb2.StartRunRequest) -> str:
+def to_question(request: run_service_pb2.StartRunRequest) -> str:
     """What the user says.
 
     Raises:
         InvalidArgumentError: it cannot be kept.
     """
-    return free_text(request.text, field="text", most=MAX_TEXT_BYTES)
+    return to_text(request.text, field="text", max_bytes=MAX_TEXT_BYTES)
 
 
-def when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
+def to_when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
     """What is to happen while another run goes on.
 
     Raises:
@@ -60,7 +61,7 @@ def when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
     return wanted
 
 
-def run(value: Run) -> run_pb2.Run:
+def from_run(value: Run) -> run_pb2.Run:
     """A run for the wire."""
     told = run_pb2.Run(
         id=value.id,
@@ -73,7 +74,7 @@ def run(value: Run) -> run_pb2.Run:
             input_tokens=value.usage.input_tokens, output_tokens=value.usage.output_tokens
         ),
         cancel_requested=value.cancel_requested,
-        create_time=timestamp(value.create_time),
+        create_time=from_time(value.create_time),
     )
     if value.stop_reason is not None:
         told.stop_reason = _STOP_REASONS[value.stop_reason]
@@ -90,14 +91,14 @@ def run(value: Run) -> run_pb2.Run:
     return told
 
 
-def event(value: Event) -> run_service_pb2.WatchSessionResponse:
+def from_event(value: Event) -> run_service_pb2.WatchSessionResponse:
     """What a watcher is told, for the wire."""
     told = run_service_pb2.WatchSessionResponse(through_sequence=value.through)
     match value.what:
         case Message():
-            told.message.CopyFrom(message(value.what))
+            told.message.CopyFrom(from_message(value.what))
         case Run():
-            told.run.CopyFrom(run(value.what))
+            told.run.CopyFrom(from_run(value.what))
         case Heartbeat(time):
             told.heartbeat.time.FromDatetime(time)
         case _:

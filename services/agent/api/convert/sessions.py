@@ -6,10 +6,10 @@ from typing import Final
 from chatmind.agent.v1 import agent_service_pb2, session_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from services.agent.api.convert.common import free_text, required_id, struct, timestamp
 from services.agent.domain.messages import Citation, Message, Role
 from services.agent.domain.models import AgentId, Session
 from services.agent.domain.stores import Deleted
+from services.common.convert import from_json, from_time, required_id, to_text
 from services.common.errors import InvalidArgumentError
 
 _ROLES: Final = {
@@ -20,7 +20,7 @@ _ROLES: Final = {
 }
 
 
-def agent_id(value: session_pb2.Session) -> AgentId:
+def to_agent_id(value: session_pb2.Session) -> AgentId:
     """Whom a new session is to be held with.
 
     Raises:
@@ -29,13 +29,13 @@ def agent_id(value: session_pb2.Session) -> AgentId:
     return AgentId(required_id(value.agent_id, field="session.agent_id"))
 
 
-def title(value: session_pb2.Session) -> str:
+def to_title(value: session_pb2.Session) -> str:
     """A session's title.
 
     Raises:
         InvalidArgumentError: it cannot be kept.
     """
-    return free_text(value.title, field="session.title", most=400)
+    return to_text(value.title, field="session.title", max_bytes=400)
 
 
 def check_mask(mask: FieldMask) -> None:
@@ -53,7 +53,7 @@ def check_mask(mask: FieldMask) -> None:
             )
 
 
-def session(value: Session) -> session_pb2.Session:
+def from_session(value: Session) -> session_pb2.Session:
     """A session for the wire."""
     return session_pb2.Session(
         id=value.id,
@@ -61,12 +61,12 @@ def session(value: Session) -> session_pb2.Session:
         title=value.title,
         last_sequence=value.last_sequence,
         active_run_id=value.active_run_id or "",
-        create_time=timestamp(value.create_time),
-        update_time=timestamp(value.update_time),
+        create_time=from_time(value.create_time),
+        update_time=from_time(value.update_time),
     )
 
 
-def message(value: Message) -> session_pb2.Message:
+def from_message(value: Message) -> session_pb2.Message:
     """A message for the wire."""
     return session_pb2.Message(
         id=value.id,
@@ -81,20 +81,20 @@ def message(value: Message) -> session_pb2.Message:
         ],
         tool_call_id=value.tool_call_id or "",
         tool_name=value.tool_name or "",
-        citations=_citations(value.citations),
-        metadata=struct(value.metadata) if value.metadata else None,
-        create_time=timestamp(value.create_time),
+        citations=_from_citations(value.citations),
+        metadata=from_json(value.metadata) if value.metadata else None,
+        create_time=from_time(value.create_time),
     )
 
 
-def deleted(value: Deleted) -> agent_service_pb2.DeleteSessionResponse:
+def from_deleted(value: Deleted) -> agent_service_pb2.DeleteSessionResponse:
     """What is gone with a session, for the wire."""
     return agent_service_pb2.DeleteSessionResponse(
-        messages=value.messages, runs=value.runs, delete_time=timestamp(value.time)
+        messages=value.messages, runs=value.runs, delete_time=from_time(value.time)
     )
 
 
-def _citations(values: Iterable[Citation]) -> list[session_pb2.Citation]:
+def _from_citations(values: Iterable[Citation]) -> list[session_pb2.Citation]:
     return [
         session_pb2.Citation(
             label=each.label,

@@ -3,8 +3,8 @@
 from chatmind.knowledge.v1 import knowledge_base_pb2, knowledge_service_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from services.common.convert import from_time, to_text
 from services.common.errors import FieldViolation, InvalidArgumentError
-from services.knowledge.api.convert.common import from_time, to_text
 from services.knowledge.domain.bases import NewBase
 from services.knowledge.domain.ingest.policy import (
     DEFAULT_MAX_TOKENS,

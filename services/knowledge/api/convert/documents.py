@@ -5,16 +5,11 @@ import hashlib
 from chatmind.knowledge.v1 import document_pb2, knowledge_service_pb2
 from google.protobuf.struct_pb2 import Struct
 
+from services.common.convert import canonical_id, from_json, from_time, to_text
 from services.common.errors import InvalidArgumentError
-from services.common.text import Json
+from services.common.text import Json, clean
 from services.knowledge.api.convert.bases import to_embed_field, to_policy
-from services.knowledge.api.convert.common import (
-    canonical,
-    from_json,
-    from_time,
-    to_json,
-    to_text,
-)
+from services.knowledge.api.convert.common import to_json
 from services.knowledge.domain.ingest.cutting import CutDocument, CutRequest
 from services.knowledge.domain.ingest.pieces import Piece
 from services.knowledge.domain.listing import cut_listing
@@ -44,7 +39,7 @@ def to_upload(request: knowledge_service_pb2.CreateDocumentRequest) -> Upload:
         InvalidArgumentError: a field is out of its bounds.
     """
     return Upload(
-        knowledge_base_id=KnowledgeBaseId(canonical(request.knowledge_base_id)),
+        knowledge_base_id=KnowledgeBaseId(canonical_id(request.knowledge_base_id)),
         display_name=to_text(request.display_name, field="display_name", max_bytes=1000),
         media_type=to_text(request.media_type, field="media_type", max_bytes=200),
         content=request.content,
@@ -62,7 +57,7 @@ def to_streamed_upload(
         InvalidArgumentError: a field is out of its bounds.
     """
     return Upload(
-        knowledge_base_id=KnowledgeBaseId(canonical(header.knowledge_base_id)),
+        knowledge_base_id=KnowledgeBaseId(canonical_id(header.knowledge_base_id)),
         display_name=to_text(header.display_name, field="header.display_name", max_bytes=1000),
         media_type=to_text(header.media_type, field="header.media_type", max_bytes=200),
         content=content,
@@ -79,8 +74,8 @@ def to_cut_request(request: knowledge_service_pb2.PreviewChunksRequest) -> CutRe
     """
     return CutRequest(
         content=request.content,
-        name=request.display_name or "untitled",
-        media_type=request.media_type,
+        name=clean(request.display_name) or "untitled",
+        media_type=clean(request.media_type),
         policy=to_policy(request.chunking, field="chunking"),
         embed_field=to_embed_field(request.embed_field),
     )

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from chatmind.knowledge.v1 import knowledge_service_pb2, search_pb2
 
+from services.common.convert import canonical_id
 from services.common.errors import InvalidArgumentError
 from services.common.text import clean
-from services.knowledge.api.convert.common import canonical
 from services.knowledge.api.convert.documents import from_chunk
 from services.knowledge.domain.models import DocumentId, KnowledgeBaseId
 from services.knowledge.domain.search.search import DEFAULT_TOP_K, Hit, Question
@@ -22,8 +22,8 @@ def to_question(request: knowledge_service_pb2.SearchRequest) -> Question:
     """
     if request.mode not in _OFFERED:
         raise InvalidArgumentError.of_field("mode", "only VECTOR is offered yet")
-    bases = dict.fromkeys(canonical(base_id) for base_id in request.knowledge_base_ids)
-    documents = dict.fromkeys(canonical(each) for each in request.filter.document_ids)
+    bases = dict.fromkeys(canonical_id(base_id) for base_id in request.knowledge_base_ids)
+    documents = dict.fromkeys(canonical_id(each) for each in request.filter.document_ids)
     return Question(
         base_ids=tuple(map(KnowledgeBaseId, bases)),
         text=clean(request.query),

@@ -3,7 +3,7 @@ from chatmind.agent.v1 import agent_pb2, model_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from services.agent.api.convert.agents import change, models, settings, tools
+from services.agent.api.convert.agents import from_models, from_tools, to_changes, to_settings
 from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
 from services.agent.domain.models import AgentSettings, ModelOptions, Visibility
 from services.common.errors import InvalidArgumentError
@@ -26,28 +26,28 @@ def fields_of_the_contract() -> set[str]:
 
 class TestSettings:
     def test_unset_fields_take_the_documented_meaning(self) -> None:
-        assert AgentSettings("x") == settings(agent_pb2.Agent(display_name="x"))
+        assert AgentSettings("x") == to_settings(agent_pb2.Agent(display_name="x"))
 
     def test_output_only_fields_are_left_aside(self) -> None:
         asked = agent_pb2.Agent(display_name="x", id=new_id(), owner_user_id="bob")
 
-        assert AgentSettings("x") == settings(asked)
+        assert AgentSettings("x") == to_settings(asked)
 
     def test_zero_is_not_unset(self) -> None:
         asked = agent_pb2.Agent(options=agent_pb2.ModelOptions(temperature=0, seed=0))
 
-        assert ModelOptions(temperature=0, seed=0) == settings(asked).options
+        assert ModelOptions(temperature=0, seed=0) == to_settings(asked).options
 
     def test_every_stop_is_cleaned(self) -> None:
         asked = agent_pb2.Agent(options=agent_pb2.ModelOptions(stop=["a", "b\0"]))
 
-        assert settings(asked).options.stop == ("a", "b\ufffd")
+        assert to_settings(asked).options.stop == ("a", "b\ufffd")
 
 
 class TestChange:
     @pytest.mark.parametrize("path", sorted(fields_of_the_contract()))
     def test_every_field_of_the_contract_may_be_named(self, path: str) -> None:
-        new, changed = change(agent_pb2.Agent(id=new_id()), FieldMask(paths=[path]))
+        new, changed = to_changes(agent_pb2.Agent(id=new_id()), FieldMask(paths=[path]))
 
         assert AgentSettings("") == new
         assert changed <= {path}
@@ -57,7 +57,7 @@ class TestChange:
             display_name="x", memory_enabled=True, visibility=agent_pb2.VISIBILITY_TENANT
         )
 
-        new, changed = change(asked, FieldMask(paths=["visibility"]))
+        new, changed = to_changes(asked, FieldMask(paths=["visibility"]))
 
         assert AgentSettings("", visibility=Visibility.TENANT) == new
         assert {"visibility"} == changed
@@ -65,26 +65,26 @@ class TestChange:
     @pytest.mark.parametrize("path", [*sorted(OUTPUT_ONLY), "nothing", "options.nothing", ""])
     def test_any_other_is_refused(self, path: str) -> None:
         with pytest.raises(InvalidArgumentError) as refused:
-            change(agent_pb2.Agent(id=new_id()), FieldMask(paths=["display_name", path]))
+            to_changes(agent_pb2.Agent(id=new_id()), FieldMask(paths=["display_name", path]))
 
         assert [each.field for each in refused.value.violations] == ["update_mask"]
 
     def test_nothing_named_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError):
-            change(agent_pb2.Agent(id=new_id()), FieldMask())
+            to_changes(agent_pb2.Agent(id=new_id()), FieldMask())
 
 
 class TestRegistries:
     def test_a_tool_is_told_with_its_schema(self) -> None:
         schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
-        [tool] = tools([ToolSpec("look", "Looks.", schema, idempotent=True)])
+        [tool] = from_tools([ToolSpec("look", "Looks.", schema, idempotent=True)])
 
         assert (tool.name, tool.description, tool.idempotent) == ("look", "Looks.", True)
         assert tool.input_schema["properties"]["q"]["type"] == "string"
 
     def test_a_model_is_told_with_its_protocol(self) -> None:
-        [model] = models(
+        [model] = from_models(
             [ModelInfo("a", "b", Provider.OPENAI, 8192, ToolProtocol.TAGS, default=True)]
         )
 

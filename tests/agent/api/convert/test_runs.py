@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.runs import event, run, when_busy
+from services.agent.api.convert.runs import from_event, from_run, to_when_busy
 from services.agent.domain.models import (
     AgentId,
     KnowledgeBaseId,
@@ -48,7 +48,7 @@ def a_run(state: RunState, stop_reason: StopReason | None = None) -> Run:
 
 class TestRun:
     def test_everything_in_it_is_told(self) -> None:
-        told = run(a_run(RunState.ERROR, StopReason.MODEL_ERROR))
+        told = from_run(a_run(RunState.ERROR, StopReason.MODEL_ERROR))
 
         expected = run_pb2.Run(
             id="r",
@@ -69,29 +69,29 @@ class TestRun:
 
     @pytest.mark.parametrize("state", RunState)
     def test_every_state_has_its_word_in_the_contract(self, state: RunState) -> None:
-        assert f"STATE_{state.name}" == run_pb2.Run.State.Name(run(a_run(state)).state)
+        assert f"STATE_{state.name}" == run_pb2.Run.State.Name(from_run(a_run(state)).state)
 
     @pytest.mark.parametrize("reason", StopReason)
     def test_every_stop_reason_has_its_word_in_the_contract(self, reason: StopReason) -> None:
-        told = run(a_run(RunState.ERROR, reason))
+        told = from_run(a_run(RunState.ERROR, reason))
 
         assert f"STOP_REASON_{reason.name}" == run_pb2.Run.StopReason.Name(told.stop_reason)
 
 
 class TestWhenBusy:
     def test_waiting_is_the_default(self) -> None:
-        assert WhenBusy.ENQUEUE is when_busy(run_service_pb2.StartRunRequest())
+        assert WhenBusy.ENQUEUE is to_when_busy(run_service_pb2.StartRunRequest())
 
     def test_what_is_not_offered_is_refused(self) -> None:
         request = run_service_pb2.StartRunRequest(when_busy=run_pb2.WHEN_BUSY_INTERRUPT)
 
         with pytest.raises(InvalidArgumentError):
-            when_busy(request)
+            to_when_busy(request)
 
 
 class TestEvent:
     def test_a_heartbeat_tells_its_time(self) -> None:
-        told = event(Event(Heartbeat(MOMENT), 7))
+        told = from_event(Event(Heartbeat(MOMENT), 7))
 
         assert (told.through_sequence, told.WhichOneof("event")) == (7, "heartbeat")
         assert told.heartbeat.time.ToDatetime(tzinfo=UTC) == MOMENT
@@ -99,4 +99,4 @@ class TestEvent:
     def test_a_run_is_told_as_it_is_everywhere(self) -> None:
         value = a_run(RunState.THINKING)
 
-        assert run(value) == event(Event(value, 7)).run
+        assert from_run(value) == from_event(Event(value, 7)).run

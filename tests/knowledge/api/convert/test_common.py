@@ -1,34 +1,16 @@
-"""What the converters share."""
+"""Request ids and JSON from the wire."""
 
 import math
-import uuid
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
 
+from services.common.convert import from_json
 from services.common.errors import InvalidArgumentError
 from services.common.text import Json
-from services.knowledge.api.convert.common import (
-    canonical,
-    from_json,
-    required_id,
-    to_json,
-    to_request,
-    to_text,
-)
+from services.knowledge.api.convert.common import to_json, to_request
 
 AN_ID = "01973f6c-0000-7000-8000-00000000abcd"
-
-
-class TestIds:
-    def test_have_one_spelling(self) -> None:
-        assert AN_ID == canonical(AN_ID.upper()) == str(uuid.UUID(AN_ID))
-
-    def test_are_required_where_the_contract_cannot_say_so(self) -> None:
-        assert required_id(AN_ID, field="x.id") == AN_ID
-        with pytest.raises(InvalidArgumentError) as caught:
-            required_id("", field="x.id")
-        assert caught.value.violations[0].field == "x.id"
 
 
 class TestRequests:
@@ -43,21 +25,6 @@ class TestRequests:
         assert to_request("Create", AN_ID, one) == to_request("Create", AN_ID.upper(), other)
         other.update({"a": 2})
         assert to_request("Create", AN_ID, one) != to_request("Create", AN_ID, other)
-
-
-class TestToText:
-    @pytest.mark.parametrize(
-        ("text", "expected"), [("", ""), ("好", "好"), ("a\0", "a\ufffd"), ("abcd", "abcd")]
-    )
-    def test_keeps_what_can_be_stored(self, text: str, expected: str) -> None:
-        assert expected == to_text(text, field="x", max_bytes=4)
-
-    @pytest.mark.parametrize("text", ["abcde", "好a\0", "好好"])
-    def test_bounds_what_is_stored(self, text: str) -> None:
-        with pytest.raises(InvalidArgumentError) as caught:
-            to_text(text, field="x", max_bytes=4)
-
-        assert caught.value.violations[0].field == "x"
 
 
 class TestJson:

@@ -1,0 +1,78 @@
+"""Plain values to and from the fields of messages: ids, texts, times and JSON."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from services.common.errors import InvalidArgumentError
+from services.common.text import Json, clean
+
+_Plain: TypeAlias = "bool | int | float | str | list[_Plain] | dict[str, _Plain] | None"
+
+
+def canonical_id(identifier: str) -> str:
+    """An id in its one spelling; the contract also accepts upper case."""
+    return str(uuid.UUID(identifier))
+
+
+def required_id(identifier: str, *, field: str) -> str:
+    """The canonical id from a field of a resource, which the contract allows to be empty.
+
+    Raises:
+        InvalidArgumentError: it is empty.
+    """
+    if not identifier:
+        raise InvalidArgumentError.of_field(field, "must not be empty")
+    return canonical_id(identifier)
+
+
+def to_text(value: str, *, field: str, max_bytes: int) -> str:
+    """A text with U+FFFD for what cannot be stored, which may make it longer.
+
+    Raises:
+        InvalidArgumentError: it is then longer than `max_bytes`.
+    """
+    cleaned = clean(value)
+    if len(cleaned.encode()) > max_bytes:
+        description = f"must be at most {max_bytes} bytes, with U+FFFD for what cannot be stored"
+        raise InvalidArgumentError.of_field(field, description)
+    return cleaned
+
+
+def from_time(time: datetime) -> Timestamp:
+    """An instant as a message."""
+    stamp = Timestamp()
+    stamp.FromDatetime(time)
+    return stamp
+
+
+def from_duration(length: timedelta) -> Duration:
+    """A length of time as a message."""
+    duration = Duration()
+    duration.FromTimedelta(length)
+    return duration
+
+
+def from_json(value: Mapping[str, Json]) -> Struct:
+    """A JSON object as a message; numbers become doubles."""
+    struct = Struct()
+    struct.update({key: _plain(item) for key, item in value.items()})
+    return struct
+
+
+def _plain(value: Json) -> _Plain:
+    """The value in the types that `Struct.update` knows."""
+    match value:
+        case str():
+            return value
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case Sequence():
+            return [_plain(item) for item in value]
+        case _:
+            return value

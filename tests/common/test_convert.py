@@ -1,0 +1,59 @@
+"""Plain values in the fields of messages."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from services.common.convert import (
+    canonical_id,
+    from_duration,
+    from_json,
+    from_time,
+    required_id,
+    to_text,
+)
+from services.common.errors import InvalidArgumentError
+
+AN_ID = "01973f6c-0000-7000-8000-00000000abcd"
+
+
+class TestIds:
+    def test_have_one_spelling(self) -> None:
+        assert AN_ID == canonical_id(AN_ID.upper()) == str(uuid.UUID(AN_ID))
+
+    def test_an_empty_one_is_refused_by_its_field(self) -> None:
+        assert required_id(AN_ID.upper(), field="agent.id") == AN_ID
+        with pytest.raises(InvalidArgumentError) as refused:
+            required_id("", field="agent.id")
+        assert [each.field for each in refused.value.violations] == ["agent.id"]
+
+
+class TestToText:
+    @pytest.mark.parametrize(
+        ("text", "expected"), [("", ""), ("好", "好"), ("a\0", "a\ufffd"), ("abcd", "abcd")]
+    )
+    def test_keeps_what_can_be_stored(self, text: str, expected: str) -> None:
+        assert expected == to_text(text, field="x", max_bytes=4)
+
+    @pytest.mark.parametrize("text", ["abcde", "好a\0", "好好"])
+    def test_bounds_what_is_stored(self, text: str) -> None:
+        with pytest.raises(InvalidArgumentError) as refused:
+            to_text(text, field="x", max_bytes=4)
+
+        assert [each.field for each in refused.value.violations] == ["x"]
+
+
+class TestValues:
+    def test_times_keep_their_microseconds(self) -> None:
+        moment = datetime(2026, 6, 1, 10, 30, 0, 123_456, tzinfo=UTC)
+
+        assert moment == from_time(moment).ToDatetime(tzinfo=UTC)
+        assert timedelta(seconds=90.5) == from_duration(timedelta(seconds=90.5)).ToTimedelta()
+
+    def test_json_of_any_shape_becomes_a_struct(self) -> None:
+        struct = from_json({"a": [1, 0.5, None, True, {"b": "c"}], "d": {}, "e": ()})
+
+        assert list(struct["a"])[:4] == [1, 0.5, None, True]
+        assert struct["a"][4]["b"] == "c"
+        assert list(struct["e"]) == []
