@@ -193,7 +193,7 @@ async def _parts(
 
 def _watch(parts: _Parts, draining: asyncio.Event) -> Watch:
     return Watch(
-        PostgresSessionStore(parts.pool, make_id=new_id),
+        PostgresSessionStore(parts.pool, new_id=new_id),
         messages=PostgresMessageStore(parts.pool),
         runs=_run_store(parts),
         listener=parts.listener,
@@ -205,15 +205,15 @@ def _watch(parts: _Parts, draining: asyncio.Event) -> Watch:
 
 def _run_store(parts: _Parts) -> PostgresRunStore:
     limit = parts.settings.queue_limit
-    return PostgresRunStore(parts.pool, make_id=new_id, queue_limit=limit)
+    return PostgresRunStore(parts.pool, new_id=new_id, queue_limit=limit)
 
 
 def _register(parts: _Parts, watch: Watch) -> Register:
     key = (parts.settings.identity_dir / f"{_NAME}.pem").read_bytes()
     tokens = PageTokens(key)
-    sessions = PostgresSessionStore(parts.pool, make_id=new_id)
+    sessions = PostgresSessionStore(parts.pool, new_id=new_id)
     agents = Agents(
-        PostgresAgentStore(parts.pool, make_id=new_id),
+        PostgresAgentStore(parts.pool, new_id=new_id),
         models=parts.models,
         tools=parts.tools,
         knowledge=parts.knowledge,
@@ -249,7 +249,7 @@ def _worker(parts: _Parts) -> Worker:
         bounds=ToolBounds(seconds=settings.tool_seconds),
     )
     return Worker(
-        PostgresRunQueue(parts.pool, make_id=new_id),
+        PostgresRunQueue(parts.pool, new_id=new_id),
         loop.run,
         listener=parts.listener,
         notifier=parts.notifier,

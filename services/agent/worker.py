@@ -24,7 +24,7 @@ from services.agent.domain.endings import CANCELLED_NOTICE, notice
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.journal import HintingJournal
 from services.agent.domain.outcome import Outcome
-from services.agent.domain.ports import Listener, Notifier, RunJournal, Subscription
+from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue
 from services.common.errors import (
     AbortedError,
@@ -32,6 +32,7 @@ from services.common.errors import (
     ServiceError,
     UnavailableError,
 )
+from services.common.hints import Listener, Notifier, Subscription
 from services.common.tasks import BackgroundTasks, background_tasks
 
 Turns: TypeAlias = Callable[[RunContext, RunJournal], Awaitable[object]]

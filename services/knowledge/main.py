@@ -37,10 +37,10 @@ from services.knowledge.clients.cutters import CutterLimits, open_cutters
 from services.knowledge.clients.embedding import IDEMPOTENT_METHODS, EmbeddingClient
 from services.knowledge.domain.bases import KnowledgeBases
 from services.knowledge.domain.documents import Documents
+from services.knowledge.domain.hints import CHANNEL
 from services.knowledge.domain.ingest.batching import BatchLimits
 from services.knowledge.domain.ingest.embed import PieceEmbedder
 from services.knowledge.domain.ingest.run import Ingestion, IngestTools
-from services.knowledge.domain.notices import CHANNEL
 from services.knowledge.domain.ports import Cutter
 from services.knowledge.domain.previews import Previews
 from services.knowledge.domain.search.query_vectors import QueryVectors
@@ -182,8 +182,8 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
         PostgresDocuments(parts.pool, parts.tables),
         chunks,
         bases=bases,
-        notices=parts.notifier,
-        hints=parts.listener,
+        listener=parts.listener,
+        notifier=parts.notifier,
         new_id=new_id,
     )
     queries = QueryVectors(parts.embedder, capacity=settings.remembered_queries)
@@ -216,8 +216,8 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> None:
     worker = Worker(
         queue,
         _ingestion(parts, queue, cutter),
-        notices=parts.notifier,
-        hints=parts.listener,
+        listener=parts.listener,
+        notifier=parts.notifier,
         limits=WorkerLimits(
             slots=slots,
             lease=settings.lease_seconds,

@@ -18,8 +18,10 @@ from services.common.errors import (
     ServiceError,
     UnavailableError,
 )
+from services.common.hints import Listener, Notifier
 from services.common.tasks import background_tasks
 from services.knowledge.domain.errors import EmbeddingUnavailableError
+from services.knowledge.domain.hints import INGEST_QUEUE, document_key
 from services.knowledge.domain.ingest.cutting import (
     CutterDiedError,
     CutterTimeoutError,
@@ -34,8 +36,7 @@ from services.knowledge.domain.ingest.job import (
 )
 from services.knowledge.domain.ingest.retry import retry_delay
 from services.knowledge.domain.ingest.run import Ingestion
-from services.knowledge.domain.notices import INGEST_QUEUE, document_key
-from services.knowledge.domain.ports import Hints, IngestQueue, Notices
+from services.knowledge.domain.ports import IngestQueue
 
 _PAUSE = 1.0
 _LAST_WRITE_SECONDS = 2.0
@@ -68,14 +69,14 @@ class Worker:
         queue: IngestQueue,
         ingestion: Ingestion,
         *,
-        notices: Notices,
-        hints: Hints,
+        listener: Listener,
+        notifier: Notifier,
         limits: WorkerLimits,
     ) -> None:
         self._queue = queue
         self._ingestion = ingestion
-        self._notices = notices
-        self._hints = hints
+        self._listener = listener
+        self._notifier = notifier
         self._limits = limits
         self._log = structlog.get_logger("worker")
 
@@ -87,7 +88,7 @@ class Worker:
             await asyncio.Event().wait()
 
     async def _slot(self) -> None:
-        with self._hints.subscribe(INGEST_QUEUE) as hints:
+        with self._listener.subscribe(INGEST_QUEUE) as news:
             while True:
                 try:
                     job = await self._queue.claim(lease=self._limits.lease)
@@ -95,10 +96,10 @@ class Worker:
                     await asyncio.sleep(_PAUSE)
                     continue
                 if job is None:
-                    await hints.wait()
+                    await news.wait()
                 else:
                     await self._bring_to_an_end(job)
-                    self._notices.notify(document_key(job.document_id))
+                    self._notifier.notify(document_key(job.document_id))
 
     async def _bring_to_an_end(self, job: IngestJob) -> None:
         try:
@@ -144,12 +145,12 @@ class Worker:
             raise IngestionFailedError(
                 f"Ingestion was given up: it did not survive {self._limits.max_attempts} attempts."
             )
-        self._notices.notify(document_key(job.document_id))
+        self._notifier.notify(document_key(job.document_id))
 
         async def show(done: int, total: int) -> None:
             with suppress(*_AWAY):
                 await self._queue.record_progress(job, done=done, total=total)
-                self._notices.notify(document_key(job.document_id))
+                self._notifier.notify(document_key(job.document_id))
 
         async with self._held(job):
             result = await self._ingestion.run(job, show)

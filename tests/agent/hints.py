@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 
 class LocalSubscription:
-    """A waiter; satisfies `ports.Subscription`."""
+    """A waiter; satisfies `hints.Subscription`."""
 
     def __init__(self, hints: "LocalHints") -> None:
         self._hints = hints
@@ -27,7 +27,7 @@ class LocalSubscription:
 
 
 class LocalHints:
-    """Satisfies `ports.Listener` and `ports.Notifier`.
+    """Satisfies `Listener` and `Notifier`.
 
     Attributes:
         poll: seconds after which waiters return without a hint.

@@ -76,7 +76,7 @@ class Stores:
 
 def memory_stores() -> Stores:
     """Stores in memory."""
-    database = MemoryDatabase(clock=now, make_id=new_id)
+    database = MemoryDatabase(clock=now, new_id=new_id)
     return Stores(
         agents=MemoryAgentStore(database),
         sessions=MemorySessionStore(database),
@@ -89,11 +89,11 @@ def memory_stores() -> Stores:
 def postgres_stores(pool: Pool, *, queue_limit: int = QUEUE_LIMIT) -> Stores:
     """Stores over a pool."""
     return Stores(
-        agents=PostgresAgentStore(pool, make_id=new_id),
-        sessions=PostgresSessionStore(pool, make_id=new_id),
+        agents=PostgresAgentStore(pool, new_id=new_id),
+        sessions=PostgresSessionStore(pool, new_id=new_id),
         messages=PostgresMessageStore(pool),
-        runs=PostgresRunStore(pool, make_id=new_id, queue_limit=queue_limit),
-        queue=PostgresRunQueue(pool, make_id=new_id),
+        runs=PostgresRunStore(pool, new_id=new_id, queue_limit=queue_limit),
+        queue=PostgresRunQueue(pool, new_id=new_id),
     )
 
 

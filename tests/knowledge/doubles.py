@@ -110,7 +110,7 @@ class InlineCutter:
 
 
 class LocalHints:
-    """Hints within this process; both ports, `Notices` and `Hints`."""
+    """Hints within this process; a `Listener` and a `Notifier`."""
 
     def __init__(self, *, poll: float = 0.2) -> None:
         self.notified: list[str] = []
@@ -121,7 +121,7 @@ class LocalHints:
         """See the port."""
         self.notified.append(key)
         for waiter in self._waiters[key]:
-            waiter.hinted.set()
+            waiter.wake()
 
     @contextmanager
     def subscribe(self, key: str) -> "Iterator[LocalWaiter]":
@@ -138,12 +138,16 @@ class LocalWaiter:
     """Waits for hints of this process."""
 
     def __init__(self, poll: float) -> None:
-        self.hinted = asyncio.Event()
+        self._hinted = asyncio.Event()
         self._poll = poll
 
     async def wait(self) -> None:
         """See the port."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
-                await self.hinted.wait()
-        self.hinted.clear()
+                await self._hinted.wait()
+        self._hinted.clear()
+
+    def wake(self) -> None:
+        """See the port."""
+        self._hinted.set()

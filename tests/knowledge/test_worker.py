@@ -11,6 +11,7 @@ import pytest
 from services.common.errors import UnavailableError
 from services.common.ids import new_id
 from services.common.paging import Page
+from services.knowledge.domain.hints import INGEST_QUEUE
 from services.knowledge.domain.ingest.batching import BatchLimits
 from services.knowledge.domain.ingest.cutting import (
     CutterDiedError,
@@ -21,7 +22,6 @@ from services.knowledge.domain.ingest.embed import PieceEmbedder
 from services.knowledge.domain.ingest.job import IngestedDocument, IngestJob
 from services.knowledge.domain.ingest.run import Ingestion, IngestTools
 from services.knowledge.domain.models import Document, DocumentState, KnowledgeBase
-from services.knowledge.domain.notices import INGEST_QUEUE
 from services.knowledge.store.memory.bases import MemoryBases
 from services.knowledge.store.memory.chunks import MemoryChunks
 from services.knowledge.store.memory.documents import MemoryDocuments
@@ -95,8 +95,8 @@ class Bench:
         return Worker(
             self.queue,
             Ingestion(tools),
-            notices=self.hints,
-            hints=self.hints,
+            listener=self.hints,
+            notifier=self.hints,
             limits=self.limits,
         )
 

@@ -12,9 +12,10 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.models import Agent, AgentId, AgentSettings
 from services.agent.domain.patch import patched, paths
-from services.agent.domain.ports import Knowledge, ModelRegistry, Notifier, ToolRegistry
+from services.agent.domain.ports import Knowledge, ModelRegistry, ToolRegistry
 from services.agent.domain.stores import AgentStore, RequestKey
 from services.common.errors import InvalidArgumentError
+from services.common.hints import Notifier
 from services.common.identity import Identity
 from services.common.paging import Listing, Page
 

@@ -9,7 +9,8 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import cut, fit
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import Offered, RunState, SessionId, ToolCallId, Usage
-from services.agent.domain.ports import Notifier, RunJournal
+from services.agent.domain.ports import RunJournal
+from services.common.hints import Notifier
 
 MAX_ERROR_BYTES: Final = 4096
 

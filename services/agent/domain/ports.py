@@ -1,7 +1,6 @@
 """What the agent service needs from outside, by what the caller needs of it."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from services.agent.domain.chat import (
@@ -171,27 +170,3 @@ class RunJournal(Protocol):
         Raises:
             FencedError: the run is no longer this worker's.
         """
-
-
-class Subscription(Protocol):
-    """One waiter for hints at one key."""
-
-    async def wait(self) -> None:
-        """Return when there may be news since the last return, or now and then without any."""
-
-    def wake(self) -> None:
-        """Let the present `wait` return, or else the next one."""
-
-
-class Listener(Protocol):
-    """Hears hints; they may be lost, doubled or late: the rows are the truth."""
-
-    def subscribe(self, key: str) -> AbstractContextManager[Subscription]:
-        """Hints at `key`, from now until the end of the block."""
-
-
-class Notifier(Protocol):
-    """Sends hints, after the commit of what they hint at."""
-
-    def notify(self, key: str) -> None:
-        """Hint at news of `key`; never blocks and never fails."""

@@ -5,8 +5,8 @@ from typing import Final
 from services.agent.domain import hints
 from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, Session, SessionId
-from services.agent.domain.ports import Notifier
 from services.agent.domain.stores import Deleted, MessageStore, RequestKey, SessionStore
+from services.common.hints import Notifier
 from services.common.identity import Identity
 from services.common.paging import Listing, Page
 

@@ -13,9 +13,9 @@ from datetime import datetime
 from services.agent.domain.errors import DrainingError, SequenceAheadError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Run, RunId, RunState, Session, SessionId
-from services.agent.domain.ports import Listener, Subscription
 from services.agent.domain.stores import MessageStore, RunStore, SessionStore
 from services.common.clock import Clock
+from services.common.hints import Listener, Subscription
 from services.common.identity import Identity
 from services.common.paging import Page
 

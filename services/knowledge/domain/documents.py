@@ -6,11 +6,13 @@ import json
 from collections.abc import AsyncGenerator
 
 from services.common.errors import UnavailableError
+from services.common.hints import Listener, Notifier
 from services.common.identity import Identity
 from services.common.ids import NewId
 from services.common.paging import Listing, Page
 from services.knowledge.domain.bases import KnowledgeBases, require_change
 from services.knowledge.domain.errors import base_not_found, document_not_found
+from services.knowledge.domain.hints import INGEST_QUEUE, document_key
 from services.knowledge.domain.listing import cut_listing
 from services.knowledge.domain.models import (
     AcceptedRequest,
@@ -25,8 +27,7 @@ from services.knowledge.domain.models import (
     RequestId,
     Upload,
 )
-from services.knowledge.domain.notices import INGEST_QUEUE, document_key
-from services.knowledge.domain.ports import ChunkIndex, DocumentStore, Hints, Notices
+from services.knowledge.domain.ports import ChunkIndex, DocumentStore
 from services.knowledge.domain.reading import FieldNames, check_readable
 
 _FIELDS = FieldNames()
@@ -41,15 +42,15 @@ class Documents:
         chunks: ChunkIndex,
         *,
         bases: KnowledgeBases,
-        notices: Notices,
-        hints: Hints,
+        listener: Listener,
+        notifier: Notifier,
         new_id: NewId,
     ) -> None:
         self._store = store
         self._chunks = chunks
         self._bases = bases
-        self._notices = notices
-        self._hints = hints
+        self._listener = listener
+        self._notifier = notifier
         self._new_id = new_id
 
     async def put(
@@ -128,7 +129,7 @@ class Documents:
         receipt = await self._store.delete_document(document_id, viewer=identity)
         if receipt is None:
             raise document_not_found(document_id)
-        self._notices.notify(document_key(document_id))
+        self._notifier.notify(document_key(document_id))
         return receipt
 
     async def reingest(self, document_id: DocumentId, *, identity: Identity) -> Document:
@@ -154,7 +155,7 @@ class Documents:
             NotFoundError: it is unknown to the caller, or not there any more.
             UnavailableError: the service is about to stop; another replica will answer.
         """
-        with self._hints.subscribe(document_key(document_id)) as hints:
+        with self._listener.subscribe(document_key(document_id)) as news:
             seen: Document | None = None
             while True:
                 document = await self.get(document_id, identity=identity)
@@ -165,7 +166,7 @@ class Documents:
                     return
                 if draining.is_set():
                     raise UnavailableError("This replica is about to stop; watch again.")
-                await hints.wait()
+                await news.wait()
 
     async def chunk_page(
         self, document_id: DocumentId, page: Page, *, identity: Identity
@@ -188,9 +189,9 @@ class Documents:
         return base
 
     def _announce(self, document: Document) -> None:
-        self._notices.notify(document_key(document.id))
+        self._notifier.notify(document_key(document.id))
         if not document.state.settled:
-            self._notices.notify(INGEST_QUEUE)
+            self._notifier.notify(INGEST_QUEUE)
 
     def _fresh_ids(self) -> FreshIds:
         return FreshIds(DocumentId(self._new_id()), ContentId(self._new_id()))

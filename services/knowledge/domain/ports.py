@@ -5,7 +5,6 @@ for that viewer is None, whether it exists or not.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from services.common.identity import Identity
@@ -232,28 +231,4 @@ class Cutter(Protocol):
             CutterTimeoutError: it took too long.
             CutterDiedError: it cost the cutter its life.
         """
-        ...
-
-
-class Notices(Protocol):
-    """Tells other processes that something may have changed."""
-
-    def notify(self, key: str) -> None:
-        """Hint at news of `key`, soon; never blocks."""
-        ...
-
-
-class Waiter(Protocol):
-    """Waits for hints at one key."""
-
-    async def wait(self) -> None:
-        """Return at a hint, and now and then without one."""
-        ...
-
-
-class Hints(Protocol):
-    """Hears of changes in other processes."""
-
-    def subscribe(self, key: str) -> AbstractContextManager[Waiter]:
-        """Hints at `key` from now until the end of the block."""
         ...

@@ -17,6 +17,7 @@ from services.common.ids import new_id
 from services.common.paging import Page
 from services.knowledge.domain.bases import KnowledgeBases
 from services.knowledge.domain.documents import Documents
+from services.knowledge.domain.hints import INGEST_QUEUE, document_key
 from services.knowledge.domain.ingest.errors import (
     InvalidEncodingError,
     UnknownCharsetError,
@@ -29,7 +30,6 @@ from services.knowledge.domain.models import (
     Upload,
     Visibility,
 )
-from services.knowledge.domain.notices import INGEST_QUEUE, document_key
 from services.knowledge.domain.reading import FieldNames
 from tests.contracts.knowledge_stores import (
     ALICE,
@@ -53,8 +53,8 @@ class Bench:
             self.stores.documents,
             self.stores.chunks,
             bases=KnowledgeBases(self.stores.bases, MemoryEmbedder(), new_id=new_id),
-            notices=self.hints,
-            hints=self.hints,
+            listener=self.hints,
+            notifier=self.hints,
             new_id=new_id,
         )
 
@@ -93,7 +93,7 @@ class TestPut:
                 await bench.documents.put(upload, identity=ALICE, fields=fields)
             assert caught.value.violations[0].field in {"data", "header.media_type"}
         page = await bench.documents.page(base.id, Page(), identity=ALICE)
-        assert page.items == ()
+        assert list(page.items) == []
 
     async def test_only_those_may_who_may_change_the_base(self) -> None:
         bench = Bench()

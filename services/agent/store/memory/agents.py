@@ -25,7 +25,7 @@ class MemoryAgentStore:
         if first is not None:
             return first
         now = self._db.clock()
-        agent_id = AgentId(self._db.make_id())
+        agent_id = AgentId(self._db.new_id())
         agent = Agent(agent_id, identity.tenant, identity.user_id, settings, now, now)
         self._db.agents[agent.id] = agent
         self._db.remember(identity, request, "create_agent", agent.id)

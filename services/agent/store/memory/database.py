@@ -50,7 +50,7 @@ class MemoryDatabase:
     """Everything, by id; sessions' messages in order."""
 
     clock: Clock
-    make_id: NewId
+    new_id: NewId
     agents: dict[AgentId, Agent] = field(default_factory=dict)
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     messages: dict[SessionId, list[Message]] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class MemoryDatabase:
             tool_name=draft.tool_name,
             citations=draft.citations,
             metadata=draft.metadata,
-            id=MessageId(self.make_id()),
+            id=MessageId(self.new_id()),
             session_id=run.session_id,
             run_id=run.id,
             sequence=sequence,

@@ -92,7 +92,7 @@ class MemoryRunStore:
 
     def _accept(self, session: Session, text: str) -> tuple[Run, Message]:
         run = Run(
-            id=RunId(self._db.make_id()),
+            id=RunId(self._db.new_id()),
             session_id=session.id,
             tenant=session.tenant,
             user_id=session.user_id,

@@ -32,7 +32,7 @@ class MemorySessionStore:
                 return self._db.session(identity, SessionId(first))
         agent = self._db.agent(identity, agent_id)
         now = self._db.clock()
-        session_id = SessionId(self._db.make_id())
+        session_id = SessionId(self._db.new_id())
         self._db.sessions[session_id] = Session(
             id=session_id,
             tenant=identity.tenant,

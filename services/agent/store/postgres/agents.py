@@ -71,14 +71,14 @@ RETURNING now() AS delete_time
 class PostgresAgentStore:
     """`AgentStore` over the table `agent`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, *, make_id: NewId) -> None:
+    def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self._pool = pool
-        self._make_id = make_id
+        self._new_id = new_id
 
     async def create(
         self, identity: Identity, settings: AgentSettings, *, request: RequestKey | None = None
     ) -> Agent:
-        agent_id = AgentId(self._make_id())
+        agent_id = AgentId(self._new_id())
         key = (identity.tenant, identity.user_id, agent_id)
         async with transaction(self._pool) as lent:
             if request is not None:

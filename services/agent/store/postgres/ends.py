@@ -41,7 +41,7 @@ async def end_run(
     *,
     epoch: int,
     held: bool,
-    make_id: NewId,
+    new_id: NewId,
     usage: Usage | None = None,
     steps: int = 0,
 ) -> tuple[Run, list[Message]]:
@@ -54,7 +54,7 @@ async def end_run(
         closing: what is said at the end.
         epoch: what the run's epoch has to be.
         held: whether a worker has to hold it, or none may.
-        make_id: makes the ids of the messages.
+        new_id: makes the ids of the messages.
         usage: what is added to the run's.
         steps: what is added to the run's.
 
@@ -83,5 +83,5 @@ async def end_run(
     if row is None:
         raise FencedError
     ended = run_of(row)
-    messages = await insert_messages(lent, drafts, run=ended, first=first, make_id=make_id)
+    messages = await insert_messages(lent, drafts, run=ended, first=first, new_id=new_id)
     return ended, messages

@@ -41,11 +41,11 @@ RETURNING *
 class PostgresRunJournal:
     """`RunJournal` over `run` and `chat_message`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, claim: Claim, *, make_id: NewId) -> None:
+    def __init__(self, pool: Pool, claim: Claim, *, new_id: NewId) -> None:
         self._pool = pool
         self._run = claim.run
         self._key = (claim.run.id, claim.epoch)
-        self._make_id = make_id
+        self._new_id = new_id
 
     async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
         async with connection(self._pool) as lent:
@@ -80,7 +80,7 @@ class PostgresRunJournal:
                 closing,
                 epoch=self._key[1],
                 held=True,
-                make_id=self._make_id,
+                new_id=self._new_id,
                 usage=usage,
                 steps=steps,
             )
@@ -94,6 +94,6 @@ class PostgresRunJournal:
             if first is None or row is None:
                 raise FencedError
             [message] = await insert_messages(
-                lent, [draft], run=run_of(row), first=first, make_id=self._make_id
+                lent, [draft], run=run_of(row), first=first, new_id=self._new_id
             )
             return message

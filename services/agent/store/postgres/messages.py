@@ -114,7 +114,7 @@ async def insert_messages(
     *,
     run: Run,
     first: int,
-    make_id: NewId,
+    new_id: NewId,
 ) -> list[Message]:
     """Commit drafts of a run, as it is now, under the numbers from `first` on.
 
@@ -122,7 +122,7 @@ async def insert_messages(
     """
     messages = []
     for sequence, draft in enumerate(drafts, start=first):
-        key = (run.session_id, sequence, make_id(), run.id, run.turn, run.step_count)
+        key = (run.session_id, sequence, new_id(), run.id, run.turn, run.step_count)
         messages.append(message_of(await _insert(lent, key, draft)))
     return messages
 

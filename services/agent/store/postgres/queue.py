@@ -99,9 +99,9 @@ ORDER BY turn, sequence
 class PostgresRunQueue:
     """`RunQueue` over the table `run`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, *, make_id: NewId) -> None:
+    def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self._pool = pool
-        self._make_id = make_id
+        self._new_id = new_id
 
     async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
         async with connection(self._pool) as lent:
@@ -124,7 +124,7 @@ class PostgresRunQueue:
             return await _context(lent, held, agent)
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
-        return PostgresRunJournal(self._pool, claim, make_id=self._make_id)
+        return PostgresRunJournal(self._pool, claim, new_id=self._new_id)
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         async with connection(self._pool) as lent:

@@ -87,9 +87,9 @@ ORDER BY run.turn LIMIT $5
 class PostgresRunStore:
     """`RunStore` over the table `run`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, *, make_id: NewId, queue_limit: int) -> None:
+    def __init__(self, pool: Pool, *, new_id: NewId, queue_limit: int) -> None:
         self._pool = pool
-        self._make_id = make_id
+        self._new_id = new_id
         self._queue_limit = queue_limit
 
     async def start(
@@ -101,7 +101,7 @@ class PostgresRunStore:
         when_busy: WhenBusy = WhenBusy.ENQUEUE,
         request: RequestKey | None = None,
     ) -> tuple[Run, Message]:
-        run_id = RunId(self._make_id())
+        run_id = RunId(self._new_id())
         async with transaction(self._pool) as lent:
             if request is not None:
                 first = await remember(lent, identity, request, kind="start_run", result_id=run_id)
@@ -143,7 +143,7 @@ class PostgresRunStore:
                 [notice(CANCELLED_NOTICE)],
                 epoch=row["epoch"],
                 held=False,
-                make_id=self._make_id,
+                new_id=self._new_id,
             )
             return ended
 
@@ -182,10 +182,10 @@ class PostgresRunStore:
         self, lent: PooledConnection, key: tuple[str, ...], session_id: SessionId, text: str
     ) -> tuple[Run, Message]:
         sequence = present(await take_numbers(lent, session_id, 1))
-        message_id = self._make_id()
+        message_id = self._new_id()
         run = run_of(present(await lent.fetchrow(_INSERT, *key, message_id, sequence)))
         [message] = await insert_messages(
-            lent, [Draft(Role.USER, text)], run=run, first=sequence, make_id=lambda: message_id
+            lent, [Draft(Role.USER, text)], run=run, first=sequence, new_id=lambda: message_id
         )
         if sequence == 1:
             await lent.execute(_TITLE, session_id, title_of(text))

@@ -74,9 +74,9 @@ _DELETE = "DELETE FROM chat_session WHERE id = $1 RETURNING now()"
 class PostgresSessionStore:
     """`SessionStore` over the table `chat_session`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, *, make_id: NewId) -> None:
+    def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self._pool = pool
-        self._make_id = make_id
+        self._new_id = new_id
 
     async def create(
         self,
@@ -86,7 +86,7 @@ class PostgresSessionStore:
         title: str = "",
         request: RequestKey | None = None,
     ) -> Session:
-        session_id = SessionId(self._make_id())
+        session_id = SessionId(self._new_id())
         async with transaction(self._pool) as lent:
             if request is not None:
                 first = await remember(

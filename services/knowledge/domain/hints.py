@@ -1,4 +1,4 @@
-"""What hints are about: the keys that are notified and listened to."""
+"""The keys of hints: what they say may have changed."""
 
 from services.knowledge.domain.models import DocumentId
 
