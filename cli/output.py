@@ -112,6 +112,11 @@ def as_dict(message: Message) -> dict[str, object]:
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things in English: "1 chunk", "2 chunks"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def word(name_of: Callable[[EnumT], str], value: EnumT, *, prefix: str) -> str:
     """What a value of an enum is called, in lower case; one of a newer release is its number."""
     try:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2
-from google.protobuf import text_format
+from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
 from cli.client import CALL_SECONDS, Gateway, pages
@@ -75,7 +75,8 @@ def show_agent(
 ) -> None:
     """Show an agent in full."""
     agent = find_agent(gateway, name)
-    output.message(agent, text=text_format.MessageToString(agent, as_utf8=True).rstrip())
+    text = MessageToJson(agent, preserving_proto_field_name=True, ensure_ascii=False)
+    output.message(agent, text=text)
 
 
 @app.command("delete")

@@ -12,7 +12,7 @@ from cli.client import CALL_SECONDS, Gateway, pages
 from cli.documents import base_id, ensure_base, find_files
 from cli.errors import CommandError
 from cli.ingest import ingest
-from cli.output import Output, as_dict, word
+from cli.output import Output, as_dict, counted, word
 from cli.plain import one_line
 
 app = typer.Typer(help="Knowledge bases and their documents.", no_args_is_help=True)
@@ -91,8 +91,10 @@ def add_documents(
         elif document.state == _State.STATE_FAILED:
             output.error(f"{document.display_name}: {document.error.message}")
     for name, why in ingested.refused.items():
-        output.error(f"{name}: {why}")
-    output.note(f"{len(ready)} documents ready, {sum(d.chunks_total for d in ready)} chunks")
+        # The service names the document in some refusals itself.
+        output.error(f"{name}: {why.removeprefix(f'{name}: ')}")
+    chunks = sum(d.chunks_total for d in ready)
+    output.note(f"{counted(len(ready), 'document')} ready, {counted(chunks, 'chunk')}")
     if len(ready) < len(files):
         raise typer.Exit(1)
 
@@ -137,7 +139,10 @@ def search(
     request = knowledge_service_pb2.SearchRequest(
         knowledge_base_ids=[base_id(gateway, base)], query=query, top_k=top_k
     )
-    for hit in gateway.knowledge.Search(request, timeout=CALL_SECONDS).hits:
+    hits = gateway.knowledge.Search(request, timeout=CALL_SECONDS).hits
+    if not hits:
+        output.note(f"{base!r} holds nothing to search; add documents with `chatmind kb add`")
+    for hit in hits:
         chunk = hit.chunk
         place = " > ".join((hit.document_name, *chunk.heading_path))
         lines = f"(lines {chunk.start_line}-{chunk.end_line})"
@@ -162,8 +167,8 @@ def delete(
     if not yes:
         confirm(output, f"Delete {what} for good?")
     receipt = _delete(gateway, base_id(gateway, base), document=document)
-    text = f"deleted {receipt.documents} documents, {receipt.chunks} chunks"
-    output.message(receipt, text=text)
+    documents, chunks = counted(receipt.documents, "document"), counted(receipt.chunks, "chunk")
+    output.message(receipt, text=f"deleted {documents}, {chunks}")
 
 
 def _delete(

@@ -10,7 +10,7 @@ from chatmind.agent.v1 import agent_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.output import Output, as_dict, word
+from cli.output import Output, as_dict, counted, word
 from services.common.errors import FieldViolation
 from services.common.status import RpcFailure
 
@@ -139,6 +139,12 @@ class TestForScripts:
 class TestAsDict:
     def test_fields_are_named_as_in_the_contract(self) -> None:
         assert as_dict(agent("x")) == {"id": "a1", "display_name": "x"}
+
+
+class TestCounted:
+    @pytest.mark.parametrize(("number", "told"), [(0, "0 chunks"), (1, "1 chunk"), (2, "2 chunks")])
+    def test_one_alone_is_no_plural(self, number: int, told: str) -> None:
+        assert told == counted(number, "chunk")
 
 
 class TestWord:

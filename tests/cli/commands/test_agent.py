@@ -59,7 +59,7 @@ class TestShow:
     def test_text_is_readable_in_every_script(self, chatmind: Chatmind, state: State) -> None:
         state.agents = [agent("Guide", system_prompt="说中文")]
 
-        assert 'system_prompt: "说中文"' in chatmind("agent", "show", "Guide").stdout
+        assert '"system_prompt": "说中文"' in chatmind("agent", "show", "Guide").stdout
 
     def test_one_that_is_not_there_is_told(self, chatmind: Chatmind) -> None:
         result = chatmind("agent", "show", "Nobody")

@@ -102,6 +102,14 @@ class TestAdd:
             "2 documents ready, 4 chunks",
         ]
 
+    def test_a_name_that_the_service_told_is_not_told_twice(
+        self, chatmind: Chatmind, state: State, docs: Path
+    ) -> None:
+        state.refuse = _refusing("docs/a.md", InvalidArgumentError("docs/a.md: not UTF-8"))
+        result = chatmind("kb", "add", str(docs), "--base", "new")
+
+        assert result.stderr.splitlines()[0] == "error: docs/a.md: not UTF-8 (INVALID_FIELD)"
+
     def test_for_scripts_a_refusal_is_an_object_too(
         self, chatmind: Chatmind, state: State, docs: Path
     ) -> None:
@@ -170,6 +178,13 @@ class TestSearch:
 
         assert result.stdout == ("0.512  a.md > A > B [7m  (lines 4-5)\n    first\n    second\n\n")
 
+    def test_an_empty_base_is_told(self, chatmind: Chatmind, state: State) -> None:
+        state.bases = [Base(id="b1", display_name="x")]
+        result = chatmind("kb", "search", "what?", "--base", "x")
+
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith("'x' holds nothing to search; ")
+
     @pytest.mark.parametrize("top_k", ["0", "101", "x"])
     def test_how_many_is_bounded(self, chatmind: Chatmind, top_k: str) -> None:
         result = chatmind("kb", "search", "what?", "--base", "x", "--top-k", top_k)
@@ -206,7 +221,7 @@ class TestDelete:
         result = chatmind("kb", "delete", "--base", "x", "--document", "4.md", "--yes")
 
         assert state.deleted == ["d4"]
-        assert result.stdout == "deleted 1 documents, 3 chunks\n"
+        assert result.stdout == "deleted 1 document, 3 chunks\n"
 
     def test_one_that_is_not_there_is_told(self, chatmind: Chatmind, state: State) -> None:
         result = chatmind("kb", "delete", "--base", "x", "--document", "9.md", "--yes")
