@@ -43,8 +43,8 @@ def decode(
     charset: str | None = None,
     *,
     document: str,
-    field: str = "document.content",
-    charset_field: str = "document.media_type",
+    field: str = "content",
+    charset_field: str = "media_type",
 ) -> str:
     """Decode an upload and take off its byte-order mark.
 

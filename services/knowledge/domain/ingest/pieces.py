@@ -1,6 +1,6 @@
 """What a document is cut into."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,7 @@ class Piece:
 
     def numbered(self, ordinal: int) -> "Piece":
         """The piece with its place in the document."""
-        return Piece(
-            self.heading_path,
-            self.text,
-            self.embed_text,
-            self.start_line,
-            self.end_line,
-            self.section_ordinal,
-            ordinal,
-            self.token_count,
-            self.head_chars,
-            self.overlap_chars,
-            self.tail_chars,
-        )
+        return replace(self, piece_ordinal=ordinal)
 
     @property
     def own_text(self) -> str:

@@ -28,43 +28,23 @@ class PreparedDocument:
     """A document that has been read.
 
     Attributes:
-        name: its file name, storable.
         title: the front matter's, else the first level-1 heading, else the name.
         metadata: the front matter.
-        text: the whole source, its front matter included, normalised.
         sections: in order; none if the document is blank.
     """
 
-    name: str
     title: str
     metadata: Mapping[str, Json]
-    text: str
     sections: tuple[Section, ...]
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether there is nothing in it to embed: it gives no piece, which is no error."""
-        return all(is_blank(each.heading) and is_blank(each.body) for each in self.sections)
 
-
-def prepare(
-    content: bytes,
-    *,
-    name: str,
-    media_type: str = "text/markdown",
-    charset: str | None = None,
-    content_field: str = "document.content",
-    media_type_field: str = "document.media_type",
-) -> PreparedDocument:
+def prepare(content: bytes, *, name: str, media_type: str = "text/markdown") -> PreparedDocument:
     """Read an upload.
 
     Args:
         content: the bytes as uploaded.
         name: the document's file name.
         media_type: as declared; it may name a charset, such as `text/markdown; charset=gbk`.
-        charset: as declared elsewhere; goes before that of the media type.
-        content_field: request path of the content, for errors.
-        media_type_field: request path of the media type, for errors.
 
     Raises:
         UnsupportedMediaTypeError: it is no text that can be read.
@@ -72,26 +52,16 @@ def prepare(
         InvalidEncodingError: the content is not text in that charset.
     """
     name = clean(name)
-    kind = parse_media_type(media_type, name=name, field=media_type_field)
-    text = normalise(
-        decode(
-            content,
-            charset or kind.charset,
-            document=name,
-            field=content_field,
-            charset_field=media_type_field,
-        )
-    )
+    kind = parse_media_type(media_type, name=name, field="media_type")
+    text = normalise(decode(content, kind.charset, document=name))
     front = read_front_matter(text) if kind.syntax is Syntax.MARKDOWN else FrontMatter()
     lines = lines_of(text)[front.line_count :]
     first_line = front.line_count + 1
     parse = parse_blocks if kind.syntax is Syntax.MARKDOWN else plain_blocks
     blocks = parse(lines, first_line=first_line)
     return PreparedDocument(
-        name=name,
         title=_given_title(front.metadata) or _first_title(blocks) or name,
         metadata=front.metadata,
-        text=text,
         sections=tuple(build_sections(lines, blocks, first_line=first_line)),
     )
 
