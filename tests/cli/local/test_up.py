@@ -16,7 +16,8 @@ from chatmind.knowledge.v1 import knowledge_service_pb2
 
 from cli.client import connect, read_key
 from cli.local import up
-from cli.local.errors import StartError
+from cli.local.cluster import DataDirectory
+from cli.local.errors import AlreadyRunningError, StartError
 from cli.local.ports import free_ports
 from cli.local.starter import BASE_NAME
 from cli.output import Output
@@ -195,6 +196,21 @@ class TestNotRunning:
         with (
             socket.create_server((host, int(port))),
             pytest.raises(StartError, match=rf"^{host}:{port} is in use by another program$"),
+        ):
+            await up.run_everything(machine.data_dir, Output(as_json=False))
+
+    async def test_a_second_one_is_told_that_it_is(
+        self, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """At once, and not that the addresses of the first are taken."""
+        for name, value in machine.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("CHATMIND_DATABASE_URL")
+        host, port = machine.addresses["agent"].split(":")
+        with (
+            socket.create_server((host, int(port))),
+            DataDirectory(machine.data_dir).supervised(),
+            pytest.raises(AlreadyRunningError),
         ):
             await up.run_everything(machine.data_dir, Output(as_json=False))
 
