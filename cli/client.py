@@ -2,6 +2,7 @@
 
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,13 @@ class PagedResponse(Protocol):
     next_page_token: str
 
 
+class Named(Protocol):
+    """A resource that people call by a name."""
+
+    id: str
+
+
+NamedT = TypeVar("NamedT", bound=Named)
 PageT = TypeVar("PageT", bound=PagedResponse)
 EventT = TypeVar("EventT", covariant=True)
 
@@ -138,6 +146,26 @@ def events(call: "StreamCall[EventT]") -> Iterator[EventT]:
         yield from call
     finally:
         call.cancel()
+
+
+def is_id(name: str) -> bool:
+    """Whether it is an id as ChatMind makes them, rather than a name."""
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def only_one(found: Sequence[NamedT], *, kind: str, name: str) -> NamedT | None:
+    """The one that was found by its name, None for none.
+
+    Raises:
+        CommandError: there are several, and any of them could be meant.
+    """
+    if len(found) > 1:
+        ids = ", ".join(each.id for each in found)
+        raise CommandError(f"several {kind}s are called {name!r}; name one by its id: {ids}")
+    return found[0] if found else None
 
 
 def failed_call(error: grpc.RpcError) -> FailedCall:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import grpc
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
 
-from cli.client import CALL_SECONDS, Gateway, events
+from cli.client import CALL_SECONDS, Gateway, events, is_id, only_one
 from cli.errors import CommandError
 from cli.patience import Patience
 from services.common.text import clean
@@ -89,10 +89,17 @@ def _unreadable(error: OSError) -> NoReturn:
 
 
 def find_base(gateway: Gateway, name: str) -> knowledge_base_pb2.KnowledgeBase | None:
-    """The first base of this name that the caller can see."""
-    request = knowledge_service_pb2.ListKnowledgeBasesRequest(display_name=name, page_size=1)
-    bases = gateway.knowledge.ListKnowledgeBases(request, timeout=CALL_SECONDS).knowledge_bases
-    return bases[0] if bases else None
+    """The base of this name or id that the caller can see.
+
+    Raises:
+        CommandError: there are several of this name.
+    """
+    if is_id(name):
+        by_id = knowledge_service_pb2.GetKnowledgeBaseRequest(knowledge_base_id=name)
+        return gateway.knowledge.GetKnowledgeBase(by_id, timeout=CALL_SECONDS).knowledge_base
+    request = knowledge_service_pb2.ListKnowledgeBasesRequest(display_name=name)
+    page = gateway.knowledge.ListKnowledgeBases(request, timeout=CALL_SECONDS)
+    return only_one(page.knowledge_bases, kind="base", name=name)
 
 
 def base_id(gateway: Gateway, name: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from cli.local.errors import StartError
 from services.common.addresses import bind_error
@@ -12,8 +12,8 @@ _POLL_SECONDS = 0.1
 _LAST_PORT = 65_535
 
 
-async def wait_until_free(addresses: Iterable[str], *, patience: float) -> None:
-    """Return once all addresses are free.
+async def wait_until_free(addresses: Mapping[str, str], *, patience: float) -> None:
+    """Return once all addresses, told by the variable that sets each, are free.
 
     Services whose supervisor was killed take a moment to notice and stop.
 
@@ -21,10 +21,10 @@ async def wait_until_free(addresses: Iterable[str], *, patience: float) -> None:
         StartError: one is still in use after `patience` seconds, or not one of this machine's.
     """
     deadline = time.monotonic() + patience
-    for address in addresses:
+    for variable, address in addresses.items():
         while _in_use(address):
             if time.monotonic() > deadline:
-                raise StartError(f"{address} is in use by another program")
+                raise StartError(f"{address} is in use by another program; {variable} sets another")
             await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -14,9 +14,9 @@ def rotate(log: Path) -> None:
         log.replace(log.with_name(f"{log.name}.1"))
 
 
-def tail(log: Path) -> str:
-    """The last lines of a log."""
+def tail(log: Path, *, since: int = 0) -> str:
+    """The last lines of a log, of those behind its first `since` bytes."""
     with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        file.seek(max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     return "\n".join(lines[-_TAIL_LINES:])

@@ -47,6 +47,7 @@ class ServiceProcess:
         self._log = log
         self._pace = pace
         self._process: Process | None = None
+        self._log_start = 0
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ class ServiceProcess:
         """Starts the process; it logs to its file and ends when this process does."""
         rotate(self._log)
         with self._log.open("ab") as log:
+            self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 # Without -P a folder called `services` where ChatMind is started would be run.
                 *(sys.executable, "-P", "-m", "cli.local.child", self.service.module),
@@ -116,8 +118,8 @@ class ServiceProcess:
             await process.wait()
 
     def log_tail(self) -> str:
-        """The last lines of its log."""
-        return tail(self._log)
+        """The last lines it has logged since it was started."""
+        return tail(self._log, since=self._log_start)
 
     async def _fail_at_end(self) -> None:
         how = ending(await self.ended())

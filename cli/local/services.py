@@ -58,6 +58,12 @@ class Layout:
     data_dir: Path
 
     @property
+    def listening(self) -> Mapping[str, str]:
+        """Every address by the variable that sets it."""
+        own = {f"CHATMIND_{name.upper()}_LISTEN": address for name, address in self.grpc.items()}
+        return {**own, "CHATMIND_GATEWAY_HTTP_LISTEN": self.http}
+
+    @property
     def key_file(self) -> Path:
         """The admin's API key."""
         return self.data_dir / KEY_FILE_NAME
@@ -95,18 +101,16 @@ def plan_services(
 
 def _told(layout: Layout, database_url: str) -> dict[str, str]:
     grpc = layout.grpc
-    own = {f"CHATMIND_{name.upper()}_LISTEN": address for name, address in grpc.items()}
     identity = {
         f"CHATMIND_{name.upper()}_IDENTITY_DIR": str(layout.identity_dir / name) for name in grpc
     }
     return {
-        **own,
+        **layout.listening,
         **identity,
         "CHATMIND_DATABASE_URL": database_url,
         "CHATMIND_KNOWLEDGE_EMBEDDING_ADDRESS": grpc["embedding"],
         "CHATMIND_AGENT_KNOWLEDGE_ADDRESS": grpc["knowledge"],
         "CHATMIND_GATEWAY_KNOWLEDGE_ADDRESS": grpc["knowledge"],
         "CHATMIND_GATEWAY_AGENT_ADDRESS": grpc["agent"],
-        "CHATMIND_GATEWAY_HTTP_LISTEN": layout.http,
         "CHATMIND_GATEWAY_ADMIN_KEY_FILE": str(layout.key_file),
     }

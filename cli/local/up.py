@@ -42,10 +42,9 @@ async def run_everything(data_dir: Path, output: Output) -> None:
 
 async def _run(data_dir: Path, output: Output) -> None:
     layout = _prepared(data_dir)
-    addresses = (*layout.grpc.values(), layout.http)
     # The database first: it tells at once where ChatMind already runs, whose addresses stay taken.
     async with _database(data_dir, output) as (server, database_url):
-        await wait_until_free(addresses, patience=_LEAVE_SECONDS)
+        await wait_until_free(layout.listening, patience=_LEAVE_SECONDS)
         services = plan_services(layout, database_url=database_url)
         output.note("starting " + ", ".join(service.name for service in services))
         async with services_running(services, logs=layout.logs) as processes:

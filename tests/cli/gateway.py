@@ -175,6 +175,10 @@ class _Servicer:
         page, token = _page(named, request)
         return agent_service_pb2.ListAgentsResponse(agents=page, next_page_token=token)
 
+    def GetAgent(self, request: Any, context: Any) -> Any:
+        agent = next(a for a in self._state.agents if a.id == request.agent_id)
+        return agent_service_pb2.GetAgentResponse(agent=agent)
+
     def CreateAgent(self, request: Any, context: Any) -> Any:
         agent = _created(agent_pb2.Agent, request.agent)
         self._state.agents.append(agent)
@@ -218,6 +222,10 @@ class _Servicer:
         return knowledge_service_pb2.ListKnowledgeBasesResponse(
             knowledge_bases=page, next_page_token=token
         )
+
+    def GetKnowledgeBase(self, request: Any, context: Any) -> Any:
+        base = next(b for b in self._state.bases if b.id == request.knowledge_base_id)
+        return knowledge_service_pb2.GetKnowledgeBaseResponse(knowledge_base=base)
 
     def CreateKnowledgeBase(self, request: Any, context: Any) -> Any:
         base = _created(Base, request.knowledge_base)

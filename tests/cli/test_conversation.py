@@ -61,6 +61,15 @@ class TestFindAgent:
 
         assert [find_agent(gateway, name).id for name in ("B", "")] == ["B", "A"]
 
+    def test_one_of_several_of_a_name_is_found_by_its_id_alone(
+        self, gateway: Gateway, state: State
+    ) -> None:
+        state.agents = [agent_pb2.Agent(id=each, display_name="A") for each in (SESSION_ID, RUN_ID)]
+
+        assert find_agent(gateway, RUN_ID).id == RUN_ID
+        with pytest.raises(CommandError, match=f"several agents are called 'A'.*{SESSION_ID}"):
+            find_agent(gateway, "A")
+
     @pytest.mark.parametrize(
         ("name", "told"), [("C", "no agent is called 'C'"), ("", "there is no agent yet")]
     )

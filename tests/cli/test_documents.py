@@ -19,6 +19,7 @@ from cli.documents import (
 from cli.errors import CommandError
 from cli.patience import Patience
 from services.common.errors import NotFoundError, UnavailableError
+from services.common.ids import new_id
 from tests.cli.gateway import Base, Document, State
 
 
@@ -155,6 +156,16 @@ class TestBases:
         assert find_base(gateway, "y") is None
         with pytest.raises(CommandError, match=r"^no knowledge base is called 'y'$"):
             base_id(gateway, "y")
+
+    def test_one_of_several_of_a_name_is_found_by_its_id_alone(
+        self, gateway: Gateway, state: State
+    ) -> None:
+        ids = [new_id(), new_id()]
+        state.bases = [Base(id=each, display_name="x") for each in ids]
+
+        assert base_id(gateway, ids[1]) == ids[1]
+        with pytest.raises(CommandError, match=f"several bases are called 'x'.*{ids[0]}"):
+            base_id(gateway, "x")
 
     def test_it_is_made_once(self, gateway: Gateway, state: State) -> None:
         wanted = Base(display_name="x", description="All of it.")

@@ -25,17 +25,19 @@ def address(server: socket.socket) -> str:
 class TestWaitUntilFree:
     async def test_free_ones_are_free_at_once(self) -> None:
         ports = free_ports()
-        await wait_until_free([f"127.0.0.1:{next(ports)}" for _ in range(3)], patience=0)
+        await wait_until_free({f"A{n}": f"127.0.0.1:{next(ports)}" for n in range(3)}, patience=0)
 
     async def test_one_that_stays_taken_is_told(self, taken: socket.socket) -> None:
         with pytest.raises(StartError) as caught:
-            await wait_until_free([address(taken)], patience=0.15)
+            await wait_until_free({"A_LISTEN": address(taken)}, patience=0.15)
 
-        assert str(caught.value) == f"{address(taken)} is in use by another program"
+        assert str(caught.value) == (
+            f"{address(taken)} is in use by another program; A_LISTEN sets another"
+        )
 
     async def test_one_that_becomes_free_is_waited_for(self, taken: socket.socket) -> None:
         asyncio.get_running_loop().call_later(0.2, taken.close)
-        await wait_until_free([address(taken)], patience=20)
+        await wait_until_free({"A_LISTEN": address(taken)}, patience=20)
 
         assert taken.fileno() == -1
 
@@ -47,7 +49,7 @@ class TestWaitUntilFree:
             connection.close()
         taken.close()
 
-        await wait_until_free([wanted], patience=0)
+        await wait_until_free({"A_LISTEN": wanted}, patience=0)
 
     @pytest.mark.parametrize(
         "wrong",
@@ -55,7 +57,7 @@ class TestWaitUntilFree:
     )
     async def test_what_is_no_address_is_told(self, wrong: str) -> None:
         with pytest.raises(StartError) as caught:
-            await wait_until_free([wrong], patience=0)
+            await wait_until_free({"A_LISTEN": wrong}, patience=0)
 
         assert str(caught.value) == (
             f"{wrong!r} is not an address to listen on, such as 127.0.0.1:8050"
@@ -63,4 +65,4 @@ class TestWaitUntilFree:
 
     async def test_an_address_of_another_machine_is_told(self) -> None:
         with pytest.raises(StartError, match=r"^cannot listen on 192\.0\.2\.1:8050: Cannot assign"):
-            await wait_until_free(["192.0.2.1:8050"], patience=0)
+            await wait_until_free({"A_LISTEN": "192.0.2.1:8050"}, patience=0)

@@ -152,3 +152,12 @@ class TestEnding:
     )
     def test_it_is_told_in_words(self, status: int, words: str) -> None:
         assert ending(status) == words
+
+    async def test_lines_of_an_earlier_run_are_not_told(self, tmp_path: Path) -> None:
+        (tmp_path / "small.log").write_text("an earlier run\n", encoding="utf-8")
+        process = process_of(service(tmp_path), tmp_path)
+        await process.start()
+        try:
+            assert "an earlier run" not in process.log_tail()
+        finally:
+            await process.stop()

@@ -195,7 +195,10 @@ class TestNotRunning:
         host, port = machine.addresses["agent"].split(":")
         with (
             socket.create_server((host, int(port))),
-            pytest.raises(StartError, match=rf"^{host}:{port} is in use by another program$"),
+            pytest.raises(
+                StartError,
+                match=rf"^{host}:{port} is in use by another program; CHATMIND_AGENT_LISTEN sets another$",
+            ),
         ):
             await up.run_everything(machine.data_dir, Output(as_json=False))
 
