@@ -37,8 +37,7 @@ from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
-from services.agent.worker import Pace, Worker
-from services.common import listen
+from services.agent.worker import Worker, WorkerLimits
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.db import Pool
@@ -51,7 +50,7 @@ from services.common.identity import (
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
-from services.common.listen import Listener, open_listener
+from services.common.listen import Listener, Pace, open_listener
 from services.common.logging import configure_logging
 from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
@@ -66,6 +65,7 @@ _DOMAIN = "agent.chatmind"
 _APPLICATION = "chatmind-agent"
 _CHANNEL = "agent"
 _CALLERS = frozenset({"gateway"})
+_SERVICES = (agent_servicer.SERVICE_NAME, run_servicer.SERVICE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Parts:
     """What both roles are made of.
 
     Attributes:
-        settings: what the process is told.
+        settings: of this process.
         pool: the database.
         listener: hears hints.
         notifier: sends hints.
@@ -122,7 +122,7 @@ async def running_agent(
     At the end what is being worked on is handed to other workers first; then the server drains.
 
     Args:
-        settings: what the process is told.
+        settings: of this process.
         models: those that are configured, the default first.
 
     Raises:
@@ -135,18 +135,12 @@ async def running_agent(
         draining = asyncio.Event()
         trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
         verifier = IdentityVerifier(_NAME, trusted, clock=now)
-        services: list[str] = []
-        register: Register = _nothing
-        if settings.role != "worker":
-            services = [agent_servicer.SERVICE_NAME, run_servicer.SERVICE_NAME]
-            watch = _watch(parts, draining)
-            tasks = await stack.enter_async_context(background_tasks())
-            tasks.start("end watches", watch.end_when_draining())
-            register = _register(parts, watch)
+        serves = settings.role != "worker"
+        register = await _register(parts, draining, stack) if serves else _nothing
         server = await stack.enter_async_context(
             serve(
                 settings,
-                services=services,
+                services=_SERVICES if serves else (),
                 register=register,
                 interceptors=interceptor_chain(_DOMAIN, AuthenticationInterceptor(verifier)),
                 draining=draining,
@@ -168,7 +162,7 @@ async def _parts(
             application_name=_APPLICATION,
         )
     )
-    pace = listen.Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
+    pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
     listener = await stack.enter_async_context(
         open_listener(settings.dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
     )
@@ -191,50 +185,49 @@ async def _parts(
     return _Parts(settings, pool, listener, notifier, knowledge, registry, tools)
 
 
-def _watch(parts: _Parts, draining: asyncio.Event) -> Watch:
-    return Watch(
-        PostgresSessionStore(parts.pool, new_id=new_id),
-        messages=PostgresMessageStore(parts.pool),
-        runs=_run_store(parts),
+async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:
+    settings = parts.settings
+    sessions = PostgresSessionStore(parts.pool, new_id=new_id)
+    messages = PostgresMessageStore(parts.pool)
+    runs = PostgresRunStore(parts.pool, new_id=new_id, queue_limit=settings.queue_limit)
+    watch = Watch(
+        sessions,
+        messages=messages,
+        runs=runs,
         listener=parts.listener,
         clock=now,
         draining=draining,
-        heartbeat=parts.settings.heartbeat_seconds,
+        heartbeat=settings.heartbeat_seconds,
     )
-
-
-def _run_store(parts: _Parts) -> PostgresRunStore:
-    limit = parts.settings.queue_limit
-    return PostgresRunStore(parts.pool, new_id=new_id, queue_limit=limit)
-
-
-def _register(parts: _Parts, watch: Watch) -> Register:
-    key = (parts.settings.identity_dir / f"{_NAME}.pem").read_bytes()
-    tokens = PageTokens(key)
-    sessions = PostgresSessionStore(parts.pool, new_id=new_id)
-    agents = Agents(
-        PostgresAgentStore(parts.pool, new_id=new_id),
-        models=parts.models,
-        tools=parts.tools,
-        knowledge=parts.knowledge,
-        notifier=parts.notifier,
-    )
-    messages = PostgresMessageStore(parts.pool)
+    tasks = await stack.enter_async_context(background_tasks())
+    tasks.start("end watches", watch.end_when_draining())
+    tokens = PageTokens((settings.identity_dir / f"{_NAME}.pem").read_bytes())
     agent_service = AgentServicer(
-        agents,
+        _agents(parts),
         Sessions(sessions, messages=messages, notifier=parts.notifier),
         tools=parts.tools,
         models=parts.models,
         tokens=tokens,
     )
-    runs = Runs(_run_store(parts), sessions=sessions, notifier=parts.notifier)
-    run_service = RunServicer(runs, watch, tokens=tokens)
+    run_service = RunServicer(
+        Runs(runs, sessions=sessions, notifier=parts.notifier), watch, tokens=tokens
+    )
 
     def register(server: aio.Server) -> None:
         agent_service_pb2_grpc.add_AgentServiceServicer_to_server(agent_service, server)
         run_service_pb2_grpc.add_RunServiceServicer_to_server(run_service, server)
 
     return register
+
+
+def _agents(parts: _Parts) -> Agents:
+    return Agents(
+        PostgresAgentStore(parts.pool, new_id=new_id),
+        models=parts.models,
+        tools=parts.tools,
+        knowledge=parts.knowledge,
+        notifier=parts.notifier,
+    )
 
 
 def _nothing(server: aio.Server) -> None:
@@ -253,7 +246,7 @@ def _worker(parts: _Parts) -> Worker:
         loop.run,
         listener=parts.listener,
         notifier=parts.notifier,
-        pace=Pace(
+        limits=WorkerLimits(
             runs_at_once=settings.runs_at_once,
             lease=timedelta(seconds=settings.lease_seconds),
             crash_limit=settings.crash_limit,

@@ -45,8 +45,8 @@ _DATABASE_ERRORS = (AbortedError, ResourceExhaustedError, UnavailableError)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How a worker works.
+class WorkerLimits:
+    """What bounds a worker.
 
     Attributes:
         runs_at_once: how many runs it holds at most.
@@ -95,14 +95,14 @@ class Worker:
         *,
         listener: Listener,
         notifier: Notifier,
-        pace: Pace | None = None,
+        limits: WorkerLimits | None = None,
     ) -> None:
         self._queue = queue
         self._turns = turns
         self._listener = listener
         self._notifier = notifier
-        self._pace = pace or Pace()
-        self._lease = self._pace.lease.total_seconds()
+        self._limits = limits or WorkerLimits()
+        self._lease = self._limits.lease.total_seconds()
         self._held: dict[_Held, asyncio.Task[None]] = {}
         self._stopping = False
         self._log = structlog.get_logger("worker")
@@ -125,7 +125,7 @@ class Worker:
     async def _take(self, tasks: BackgroundTasks, news: Subscription) -> None:
         """Take runs while there is room, and hold each in a task of its own."""
         while not self._stopping:
-            room = self._pace.runs_at_once - len(self._held)
+            room = self._limits.runs_at_once - len(self._held)
             taken = await self._claim(room) if room else []
             for held in taken:
                 name = f"run {held.claim.run.id}"
@@ -136,7 +136,7 @@ class Worker:
     async def _claim(self, most: int) -> list[_Held]:
         until = asyncio.get_running_loop().time() + self._lease
         try:
-            claims = await self._queue.claim(lease=self._pace.lease, most=most)
+            claims = await self._queue.claim(lease=self._limits.lease, most=most)
         except ServiceError as error:
             self._log.warning("no runs can be taken", reason=error.reason)
             return []
@@ -151,7 +151,7 @@ class Worker:
         """Have the run worked on until it is decided what becomes of it, and carry that out."""
         run = held.claim.run
         structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
-        early = outcome.of_claim(held.claim, crash_limit=self._pace.crash_limit)
+        early = outcome.of_claim(held.claim, crash_limit=self._limits.crash_limit)
         if early is not None:
             held.decide(early)
         async with background_tasks() as tasks:
@@ -159,7 +159,7 @@ class Worker:
                 work = tasks.start(f"turns of {run.id}", self._drive(held))
                 await self._decided(held)
                 work.cancel()
-                await asyncio.wait({work}, timeout=self._pace.stop_grace)
+                await asyncio.wait({work}, timeout=self._limits.stop_grace)
                 await self._carry_out(held)
             finally:
                 del self._held[held]
@@ -266,7 +266,7 @@ class Worker:
         claims = [each.claim for each in held]
         try:
             if renew:
-                standings = await self._queue.renew(claims, lease=self._pace.lease)
+                standings = await self._queue.renew(claims, lease=self._limits.lease)
             else:
                 standings = await self._queue.standing(claims)
         except ServiceError as error:

@@ -68,7 +68,7 @@ class _Parts:
     """What both roles are made of.
 
     Attributes:
-        settings: what the process is told.
+        settings: of this process.
         pool: the database.
         tables: the tables of chunks in it.
         listener: hears hints.

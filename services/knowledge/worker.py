@@ -40,19 +40,19 @@ from services.knowledge.domain.ports import IngestQueue
 
 _PAUSE = 1.0
 _LAST_WRITE_SECONDS = 2.0
-_SAFE = 5 / 6  # of a lease: who has not renewed it by then gives the work up before it lapses
+_SAFE = 5 / 6  # of a lease: not renewed by then, the work is given up before the lease lapses
 _AWAY = (UnavailableError, ResourceExhaustedError, AbortedError)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What a worker may take upon itself.
+    """What bounds a worker.
 
     Attributes:
-        slots: documents at once.
+        slots: how many documents at once.
         lease: seconds that a claim holds without being renewed.
-        max_attempts: how often a document may have cost somebody's life.
-        max_retries: how often it may find the embedding service away.
+        max_attempts: how many claims may end in a crash before the document fails.
+        max_retries: how often it may be put off while the embedding service is away.
     """
 
     slots: int
@@ -122,7 +122,7 @@ class Worker:
         """
         try:
             await self._ingest(job)
-        except (LeaseLostError, asyncio.CancelledError):
+        except LeaseLostError:
             raise
         except EmbeddingUnavailableError as error:
             await self._put_off(job, error)
@@ -158,7 +158,7 @@ class Worker:
         self._log.info("ingested", document=job.document_id, chunks=len(result.chunks))
 
     async def _finish(self, job: IngestJob, result: IngestedDocument) -> None:
-        """Write the result; it cost too much to be given up as long as the claim holds."""
+        """Write the result, again and again while the claim holds: it was expensive to make."""
         while True:
             try:
                 return await self._queue.finish(job, result)

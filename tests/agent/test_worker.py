@@ -15,7 +15,7 @@ from services.agent.domain.messages import Role
 from services.agent.domain.models import Run, RunId, RunState, StopReason, Usage
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue, Standing
-from services.agent.worker import Pace, Worker
+from services.agent.worker import Worker, WorkerLimits
 from services.common.errors import UnavailableError
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import (
@@ -86,7 +86,7 @@ class Office:
         self._stack = AsyncExitStack()
 
     async def employ(
-        self, turns: Turns, *, queue: RunQueue | None = None, **pace: Any
+        self, turns: Turns, *, queue: RunQueue | None = None, **limits: Any
     ) -> AsyncExitStack:
         """A worker that works until the stack, or the office, is closed."""
         worker = Worker(
@@ -94,7 +94,7 @@ class Office:
             turns,
             listener=self.hints,
             notifier=self.hints,
-            pace=Pace(**{"lease": LEASE, "stop_grace": 0.2, **pace}),
+            limits=WorkerLimits(**{"lease": LEASE, "stop_grace": 0.2, **limits}),
         )
         stack = await self._stack.enter_async_context(AsyncExitStack())
         await stack.enter_async_context(worker.working())

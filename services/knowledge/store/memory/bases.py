@@ -18,7 +18,7 @@ from services.knowledge.store.memory.state import MemoryState
 
 
 class MemoryBases:
-    """The port `BaseStore` in memory."""
+    """`BaseStore` in memory; the methods are explained there."""
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
@@ -26,7 +26,6 @@ class MemoryBases:
     async def create_base(
         self, base: KnowledgeBase, *, request: AcceptedRequest | None
     ) -> KnowledgeBase:
-        """See the port."""
         owner = Identity(base.tenant, base.owner_user_id)
         if request is not None:
             made = self._state.find_request(request, viewer=owner)
@@ -40,25 +39,21 @@ class MemoryBases:
     async def requested_base(
         self, request: AcceptedRequest, *, viewer: Identity
     ) -> KnowledgeBaseId | None:
-        """See the port."""
         made = self._state.find_request(request, viewer=viewer)
         return None if made is None else KnowledgeBaseId(made)
 
     async def get_base(self, base_id: KnowledgeBaseId, *, viewer: Identity) -> KnowledgeBase | None:
-        """See the port."""
         return self._state.base(base_id, viewer=viewer)
 
     async def get_bases(
         self, base_ids: Sequence[KnowledgeBaseId], *, viewer: Identity
     ) -> list[KnowledgeBase]:
-        """See the port."""
         seen = (self._state.base(base_id, viewer=viewer) for base_id in base_ids)
         return [base for base in seen if base is not None]
 
     async def list_bases(
         self, *, viewer: Identity, display_name: str, page: Page
     ) -> list[KnowledgeBase]:
-        """See the port."""
         after = page.after[0] if page.after else ""
         seen = (self._state.base(each, viewer=viewer) for each in sorted(self._state.bases))
         wanted = [
@@ -71,7 +66,6 @@ class MemoryBases:
     async def update_base(
         self, base_id: KnowledgeBaseId, changes: BaseChanges, *, viewer: Identity
     ) -> KnowledgeBase | None:
-        """See the port."""
         base = self._state.bases.get(base_id)
         if base is None or not base.changeable_by(viewer):
             return None
@@ -83,7 +77,6 @@ class MemoryBases:
     async def delete_base(
         self, base_id: KnowledgeBaseId, *, viewer: Identity
     ) -> DeletionReceipt | None:
-        """See the port."""
         base = self._state.base(base_id, viewer=viewer)
         if base is None or not base.changeable_by(viewer):
             return None

@@ -11,7 +11,7 @@ from services.knowledge.store.memory.state import MemoryState, StoredDocument
 
 
 class MemoryChunks:
-    """The port `ChunkIndex` in memory."""
+    """`ChunkIndex` in memory; the methods are explained there."""
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
@@ -19,7 +19,6 @@ class MemoryChunks:
     async def list_chunks(
         self, document_id: DocumentId, *, space: EmbeddingSpace, viewer: Identity, page: Page
     ) -> list[Chunk]:
-        """See the port."""
         stored = self._state.stored(document_id, viewer=viewer)
         if stored is None or self._state.base_of(stored).space != space:
             return []
@@ -29,7 +28,6 @@ class MemoryChunks:
     async def nearest(
         self, query: Vector, *, scope: SearchScope, limit: int, viewer: Identity
     ) -> list[Nearby]:
-        """See the port."""
         found = [
             Nearby(each.chunk, stored.document.display_name, _cosine(query, each.vector))
             for stored in self._state.documents.values()

@@ -22,7 +22,7 @@ from services.knowledge.store.memory.state import MemoryState, StoredDocument
 
 
 class MemoryDocuments:
-    """The port `DocumentStore` in memory."""
+    """`DocumentStore` in memory; the methods are explained there."""
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
@@ -30,7 +30,6 @@ class MemoryDocuments:
     async def put_document(
         self, upload: Upload, *, ids: FreshIds, viewer: Identity, request: AcceptedRequest | None
     ) -> Document | None:
-        """See the port."""
         if request is not None:
             made = self._state.find_request(request, viewer=viewer)
             if made is not None:
@@ -44,12 +43,10 @@ class MemoryDocuments:
         return document
 
     async def get_document(self, document_id: DocumentId, *, viewer: Identity) -> Document | None:
-        """See the port."""
         stored = self._state.stored(document_id, viewer=viewer)
         return None if stored is None else stored.document
 
     async def base_of(self, document_id: DocumentId, *, viewer: Identity) -> KnowledgeBase | None:
-        """See the port."""
         stored = self._state.stored(document_id, viewer=viewer)
         if stored is None:
             return None
@@ -58,7 +55,6 @@ class MemoryDocuments:
     async def list_documents(
         self, base_id: KnowledgeBaseId, *, viewer: Identity, page: Page
     ) -> list[Document]:
-        """See the port."""
         if self._state.base(base_id, viewer=viewer) is None:
             return []
         after = page.after[0] if page.after else ""
@@ -69,7 +65,6 @@ class MemoryDocuments:
     async def delete_document(
         self, document_id: DocumentId, *, viewer: Identity
     ) -> DeletionReceipt | None:
-        """See the port."""
         stored = self._state.changeable(document_id, viewer=viewer)
         if stored is None:
             return None
@@ -79,7 +74,6 @@ class MemoryDocuments:
     async def reingest_document(
         self, document_id: DocumentId, *, viewer: Identity
     ) -> Document | None:
-        """See the port."""
         stored = self._state.changeable(document_id, viewer=viewer)
         if stored is None:
             return None

@@ -18,13 +18,12 @@ from services.knowledge.store.memory.state import MemoryState, StoredChunk, Stor
 
 
 class MemoryIngestQueue:
-    """The port `IngestQueue` in memory."""
+    """`IngestQueue` in memory; the methods are explained there."""
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     async def claim(self, *, lease: float) -> IngestJob | None:
-        """See the port."""
         now = self._state.clock()
         waiting = [each for each in self._state.documents.values() if each.claim_after]
         ready = [each for each in waiting if each.claim_after and each.claim_after <= now]
@@ -38,24 +37,19 @@ class MemoryIngestQueue:
         return self._job(stored)
 
     async def renew(self, job: IngestJob, *, lease: float) -> None:
-        """See the port."""
         self._held(job).claim_after = self._state.clock() + timedelta(seconds=lease)
 
     async def content(self, job: IngestJob) -> bytes:
-        """See the port."""
         return self._held(job).content
 
     async def embedded_before(self, job: IngestJob) -> Mapping[TextDigest, Embedded]:
-        """See the port."""
         return {each.text_digest: each.embedded for each in self._held(job).chunks}
 
     async def record_progress(self, job: IngestJob, *, done: int, total: int) -> None:
-        """See the port."""
         stored = self._held(job)
         stored.document = replace(stored.document, chunks_done=done, chunks_total=total)
 
     async def finish(self, job: IngestJob, result: IngestedDocument) -> None:
-        """See the port."""
         stored = self._held(job)
         stored.generation = job.epoch
         stored.model_digest = result.model_digest
@@ -78,7 +72,6 @@ class MemoryIngestQueue:
         self._move(stored, DocumentState.READY)
 
     async def fail(self, job: IngestJob, error: DocumentError) -> None:
-        """See the port."""
         stored = self._held(job)
         stored.claim_after = None
         stored.document = replace(stored.document, error=error)
@@ -87,7 +80,6 @@ class MemoryIngestQueue:
     async def put_back(
         self, job: IngestJob, why: PutBack, *, delay: float, error: DocumentError | None = None
     ) -> None:
-        """See the port."""
         stored = self._held(job)
         stored.claim_after = self._state.clock() + timedelta(seconds=delay)
         stored.attempts -= 0 if why is PutBack.CRASHED else 1

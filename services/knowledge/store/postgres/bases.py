@@ -21,6 +21,7 @@ from services.knowledge.domain.models import (
 )
 from services.knowledge.store.postgres.requests import find_request, record_request
 from services.knowledge.store.postgres.rows import (
+    FIRST_ID,
     changed_by,
     seen_by,
     to_base,
@@ -30,7 +31,6 @@ from services.knowledge.store.postgres.rows import (
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
 _DELETION_SECONDS = 60.0
-_FIRST = "00000000-0000-0000-0000-000000000000"
 
 _INSERT = with_columns("""
 INSERT INTO knowledge_base AS b (
@@ -99,7 +99,7 @@ _DELETE = "DELETE FROM knowledge_base WHERE id = $1 RETURNING now()"
 
 
 class PostgresBases:
-    """The port `BaseStore` over PostgreSQL."""
+    """`BaseStore` over PostgreSQL; the methods are explained there."""
 
     def __init__(self, pool: Pool, tables: ChunkTables) -> None:
         self._pool = pool
@@ -108,7 +108,6 @@ class PostgresBases:
     async def create_base(
         self, base: KnowledgeBase, *, request: AcceptedRequest | None
     ) -> KnowledgeBase:
-        """See the port."""
         try:
             return await self._create(base, request)
         except asyncpg.UniqueViolationError:  # the same request, at the same time
@@ -117,20 +116,17 @@ class PostgresBases:
     async def requested_base(
         self, request: AcceptedRequest, *, viewer: Identity
     ) -> KnowledgeBaseId | None:
-        """See the port."""
         async with connection(self._pool) as lent:
             made = await find_request(lent, request, viewer=viewer)
             return None if made is None else KnowledgeBaseId(made)
 
     async def get_base(self, base_id: KnowledgeBaseId, *, viewer: Identity) -> KnowledgeBase | None:
-        """See the port."""
         async with connection(self._pool) as lent:
             return await _get(lent, base_id, viewer)
 
     async def get_bases(
         self, base_ids: Sequence[KnowledgeBaseId], *, viewer: Identity
     ) -> list[KnowledgeBase]:
-        """See the port."""
         async with connection(self._pool) as lent:
             rows = await lent.fetch(_GET_ALL, *seen_by(viewer), base_ids)
             return [to_base(row) for row in rows]
@@ -138,8 +134,7 @@ class PostgresBases:
     async def list_bases(
         self, *, viewer: Identity, display_name: str, page: Page
     ) -> list[KnowledgeBase]:
-        """See the port."""
-        after = page.after[0] if page.after else _FIRST
+        after = page.after[0] if page.after else FIRST_ID
         scope = (*seen_by(viewer), after, page.size)
         async with connection(self._pool) as lent:
             if display_name:
@@ -151,7 +146,6 @@ class PostgresBases:
     async def update_base(
         self, base_id: KnowledgeBaseId, changes: BaseChanges, *, viewer: Identity
     ) -> KnowledgeBase | None:
-        """See the port."""
         chunking, visibility = changes.chunking, changes.visibility
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(
@@ -169,7 +163,6 @@ class PostgresBases:
     async def delete_base(
         self, base_id: KnowledgeBaseId, *, viewer: Identity
     ) -> DeletionReceipt | None:
-        """See the port."""
         patience = _DELETION_SECONDS + self._pool.timeouts.answer_margin
         async with transaction(self._pool, statement_timeout=_DELETION_SECONDS) as lent:
             locked = await lent.fetchrow(_LOCK_TO_DELETE, *changed_by(viewer), base_id)
@@ -221,7 +214,7 @@ def _values(base: KnowledgeBase) -> tuple[object, ...]:
         base.type.value,
         base.space.model,
         base.space.dimensions,
-        base.embed_field.name,
+        base.embed_field.value,
         settings.chunking.max_tokens,
         settings.chunking.overlap_tokens,
         settings.visibility.value,

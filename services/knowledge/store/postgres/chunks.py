@@ -45,7 +45,7 @@ ORDER BY c.distance, c.id
 
 
 class PostgresChunks:
-    """The port `ChunkIndex` over PostgreSQL."""
+    """`ChunkIndex` over PostgreSQL; the methods are explained there."""
 
     def __init__(self, pool: Pool, tables: ChunkTables) -> None:
         self._pool = pool
@@ -54,7 +54,6 @@ class PostgresChunks:
     async def list_chunks(
         self, document_id: DocumentId, *, space: EmbeddingSpace, viewer: Identity, page: Page
     ) -> list[Chunk]:
-        """See the port."""
         after = int(page.after[0]) if page.after else -1
         async with connection(self._pool) as lent:
             statement = of_table(_LIST, await self._tables.name(lent, space))
@@ -64,7 +63,6 @@ class PostgresChunks:
     async def nearest(
         self, query: Vector, *, scope: SearchScope, limit: int, viewer: Identity
     ) -> list[Nearby]:
-        """See the port."""
         async with connection(self._pool) as lent:
             table = await self._tables.name(lent, scope.space)
             rows = await lent.fetch(

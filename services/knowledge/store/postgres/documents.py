@@ -25,6 +25,7 @@ from services.knowledge.domain.models import (
 )
 from services.knowledge.store.postgres.requests import find_request, record_request
 from services.knowledge.store.postgres.rows import (
+    FIRST_ID,
     changed_by,
     seen_by,
     to_base,
@@ -35,7 +36,6 @@ from services.knowledge.store.postgres.rows import (
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
 _CONTENT_SECONDS = 30.0
-_FIRST = "00000000-0000-0000-0000-000000000000"
 
 _GET = with_columns("""
 SELECT DOCUMENT FROM document d JOIN knowledge_base b ON b.id = d.knowledge_base_id
@@ -109,7 +109,7 @@ SELECT count(*) FROM gone
 
 
 class PostgresDocuments:
-    """The port `DocumentStore` over PostgreSQL."""
+    """`DocumentStore` over PostgreSQL; the methods are explained there."""
 
     def __init__(self, pool: Pool, tables: ChunkTables) -> None:
         self._pool = pool
@@ -118,19 +118,16 @@ class PostgresDocuments:
     async def put_document(
         self, upload: Upload, *, ids: FreshIds, viewer: Identity, request: AcceptedRequest | None
     ) -> Document | None:
-        """See the port."""
         try:
             return await self._put(upload, ids, viewer, request)
         except asyncpg.UniqueViolationError:  # the same request, at the same time
             return await self._put(upload, ids, viewer, request)
 
     async def get_document(self, document_id: DocumentId, *, viewer: Identity) -> Document | None:
-        """See the port."""
         async with connection(self._pool) as lent:
             return await _get(lent, document_id, viewer)
 
     async def base_of(self, document_id: DocumentId, *, viewer: Identity) -> KnowledgeBase | None:
-        """See the port."""
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(_BASE_OF, *seen_by(viewer), document_id)
             return None if row is None else to_base(row)
@@ -138,8 +135,7 @@ class PostgresDocuments:
     async def list_documents(
         self, base_id: KnowledgeBaseId, *, viewer: Identity, page: Page
     ) -> list[Document]:
-        """See the port."""
-        after = page.after[0] if page.after else _FIRST
+        after = page.after[0] if page.after else FIRST_ID
         async with connection(self._pool) as lent:
             rows = await lent.fetch(_LIST, *seen_by(viewer), base_id, after, page.size)
             return [to_document(row) for row in rows]
@@ -147,7 +143,6 @@ class PostgresDocuments:
     async def delete_document(
         self, document_id: DocumentId, *, viewer: Identity
     ) -> DeletionReceipt | None:
-        """See the port."""
         patience = _CONTENT_SECONDS + self._pool.timeouts.answer_margin
         async with transaction(self._pool, statement_timeout=_CONTENT_SECONDS) as lent:
             base = await lent.fetchrow(_LOCK_BASE_OF, *changed_by(viewer), document_id)
@@ -163,7 +158,6 @@ class PostgresDocuments:
     async def reingest_document(
         self, document_id: DocumentId, *, viewer: Identity
     ) -> Document | None:
-        """See the port."""
         async with transaction(self._pool) as lent:
             if await lent.fetchrow(_LOCK_BASE_OF, *changed_by(viewer), document_id) is None:
                 return None

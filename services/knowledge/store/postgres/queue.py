@@ -32,6 +32,7 @@ from services.knowledge.domain.models import (
 from services.knowledge.store.postgres.rows import error_to_json, to_policy, to_space
 from services.knowledge.store.postgres.tables import ChunkTables, of_table
 
+_CONTENT_SECONDS = 60.0
 _SWITCH_SECONDS = 60.0
 _ROWS_A_TURN = 200
 _COLUMNS = (
@@ -110,45 +111,38 @@ _COUNT = "UPDATE knowledge_base SET chunk_count = chunk_count + $2 WHERE id = $1
 
 
 class PostgresIngestQueue:
-    """The port `IngestQueue` over PostgreSQL."""
+    """`IngestQueue` over PostgreSQL; the methods are explained there."""
 
     def __init__(self, pool: Pool, tables: ChunkTables) -> None:
         self._pool = pool
         self._tables = tables
 
     async def claim(self, *, lease: float) -> IngestJob | None:
-        """See the port."""
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(_CLAIM, lease)
             return None if row is None else _to_job(row)
 
     async def renew(self, job: IngestJob, *, lease: float) -> None:
-        """See the port."""
         await self._write(job, _RENEW, lease)
 
     async def content(self, job: IngestJob) -> bytes:
-        """See the port."""
-        async with transaction(self._pool, statement_timeout=_SWITCH_SECONDS) as lent:
-            content: bytes | None = await lent.fetchval(
-                _CONTENT, job.content_id, timeout=_SWITCH_SECONDS
-            )
+        patience = _CONTENT_SECONDS + self._pool.timeouts.answer_margin
+        async with transaction(self._pool, statement_timeout=_CONTENT_SECONDS) as lent:
+            content: bytes | None = await lent.fetchval(_CONTENT, job.content_id, timeout=patience)
         if content is None:
             raise LeaseLostError
         return content
 
     async def embedded_before(self, job: IngestJob) -> Mapping[TextDigest, Embedded]:
-        """See the port."""
         async with connection(self._pool) as lent:
             statement = of_table(_VECTORS, await self._tables.name(lent, job.space))
             rows = await lent.fetch(statement, job.document_id, job.generation)
             return {row["text_digest"]: _to_embedded(row) for row in rows}
 
     async def record_progress(self, job: IngestJob, *, done: int, total: int) -> None:
-        """See the port."""
         await self._write(job, _PROGRESS, done, total)
 
     async def finish(self, job: IngestJob, result: IngestedDocument) -> None:
-        """See the port."""
         generation, count = job.epoch, len(result.chunks)
         async with transaction(self._pool, statement_timeout=_SWITCH_SECONDS) as lent:
             _expect(await lent.fetchval(_HELD, job.document_id, job.epoch))
@@ -171,13 +165,11 @@ class PostgresIngestQueue:
             await lent.execute(_COUNT, job.knowledge_base_id, count - before)
 
     async def fail(self, job: IngestJob, error: DocumentError) -> None:
-        """See the port."""
         await self._write(job, _FAIL, error_to_json(error))
 
     async def put_back(
         self, job: IngestJob, why: PutBack, *, delay: float, error: DocumentError | None = None
     ) -> None:
-        """See the port."""
         attempts = 0 if why is PutBack.CRASHED else 1
         retries = 1 if why is PutBack.OUTAGE else 0
         await self._write(job, _PUT_BACK, delay, attempts, retries, error_to_json(error))
@@ -211,7 +203,7 @@ def _to_job(row: asyncpg.Record) -> IngestJob:
         display_name=row["display_name"],
         media_type=row["media_type"],
         space=to_space(row),
-        embed_field=EmbedField[row["embed_field"]],
+        embed_field=EmbedField(row["embed_field"]),
         chunking=to_policy(row),
         owner=Identity(row["tenant"], row["owner_user_id"]),
         epoch=row["epoch"],

@@ -1,6 +1,7 @@
 """Rows to domain values, and the columns they are made of."""
 
 import json
+from typing import Final
 
 import asyncpg
 
@@ -23,6 +24,9 @@ from services.knowledge.domain.models import (
     KnowledgeBaseId,
     Visibility,
 )
+
+FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""Below every id: where a list begins."""
 
 _COLUMNS = {
     "BASE": (
@@ -74,7 +78,7 @@ def to_base(row: asyncpg.Record) -> KnowledgeBase:
         ),
         type=BaseType(row["type"]),
         space=to_space(row),
-        embed_field=EmbedField[row["embed_field"]],
+        embed_field=EmbedField(row["embed_field"]),
         document_count=row["document_count"],
         chunk_count=row["chunk_count"],
         create_time=row["create_time"],
