@@ -1,4 +1,4 @@
-"""What the agent service is told by its environment."""
+"""The agent service's settings, read from the environment."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What the knowledge service is told by its environment."""
+"""The knowledge service's settings, read from the environment."""
 
 from typing import Annotated, Literal
 

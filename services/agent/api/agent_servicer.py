@@ -78,7 +78,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def DeleteAgent(
         self, request: pb.DeleteAgentRequest, context: Context
     ) -> pb.DeleteAgentResponse:
-        """Nothing but when."""
+        """When the agent was deleted."""
         time = await self._agents.delete(
             current_identity(), AgentId(canonical_id(request.agent_id))
         )
@@ -131,7 +131,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def DeleteSession(
         self, request: pb.DeleteSessionRequest, context: Context
     ) -> pb.DeleteSessionResponse:
-        """What is gone."""
+        """What was deleted with the session."""
         session_id = SessionId(canonical_id(request.session_id))
         deleted = await self._sessions.delete(current_identity(), session_id)
         return convert_sessions.from_deleted(deleted)

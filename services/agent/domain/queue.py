@@ -51,7 +51,7 @@ class RunQueue(Protocol):
         """
 
     async def context(self, claim: Claim) -> RunContext:
-        """What the run begins, or goes on, with. Its agent is kept as it is at the first time.
+        """What the run begins, or goes on, with. Its agent stays as it was the first time.
 
         Raises:
             FencedError: the run is no longer this worker's.

@@ -1,4 +1,4 @@
-"""What the api needs of the stores: agents, sessions, messages and runs, each seen by whom it may.
+"""What the api needs of the stores of agents, sessions, messages and runs.
 
 The owner condition is part of every statement: an id of somebody else's reads like an unknown one.
 """
@@ -97,12 +97,12 @@ class AgentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What is gone with a session.
+    """What was deleted with a session.
 
     Attributes:
         messages: how many messages.
         runs: how many runs.
-        time: since when.
+        time: when.
     """
 
     messages: int

@@ -107,7 +107,7 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     async def DeleteKnowledgeBase(
         self, request: pb.DeleteKnowledgeBaseRequest, context: Context
     ) -> pb.DeleteKnowledgeBaseResponse:
-        """What is gone with the base."""
+        """What was deleted with the base."""
         base_id = _base_id(request.knowledge_base_id)
         receipt = await self._bases.delete(base_id, identity=current_identity())
         return pb.DeleteKnowledgeBaseResponse(receipt=convert_bases.from_receipt(receipt))
@@ -165,7 +165,7 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     async def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: Context
     ) -> pb.DeleteDocumentResponse:
-        """What is gone with the document."""
+        """What was deleted with the document."""
         document_id = _document_id(request.document_id)
         receipt = await self._documents.delete(document_id, identity=current_identity())
         return pb.DeleteDocumentResponse(receipt=convert_bases.from_receipt(receipt))

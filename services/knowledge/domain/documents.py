@@ -34,7 +34,7 @@ _FIELDS = FieldNames()
 
 
 class Documents:
-    """Takes documents in, shows how they fare, and takes them out, each for those who may."""
+    """Stores, shows and deletes documents, each for those who may."""
 
     def __init__(
         self,

@@ -221,7 +221,7 @@ class Embedder(Protocol):
 
 
 class Cutter(Protocol):
-    """Cuts documents into pieces, apart from everything else that goes on here."""
+    """Cuts documents into pieces without holding up or endangering anything else."""
 
     async def cut(self, request: CutRequest) -> CutDocument:
         """Cut a document.
@@ -229,6 +229,6 @@ class Cutter(Protocol):
         Raises:
             UncuttableError: it cannot be done.
             CutterTimeoutError: it took too long.
-            CutterDiedError: it cost the cutter its life.
+            CutterDiedError: the cutter died while cutting it.
         """
         ...

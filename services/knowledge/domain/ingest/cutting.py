@@ -69,7 +69,7 @@ def _shown(title: str) -> str:
 
 
 class CutterDiedError(Exception):
-    """What cuts documents died of this one, or was killed."""
+    """The process that was cutting the document died or was killed."""
 
 
 class CutterTimeoutError(Exception):
@@ -77,4 +77,4 @@ class CutterTimeoutError(Exception):
 
 
 class UncuttableError(Exception):
-    """The document cannot be cut, and it is not the time that it takes."""
+    """The document cannot be cut, for another reason than the time it takes."""

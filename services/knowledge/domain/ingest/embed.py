@@ -32,7 +32,7 @@ Pause = Callable[[float], Awaitable[None]]
 """Waits for so many seconds."""
 
 PATIENT_RETRIES = 4
-"""How often a batch is tried again before its document is."""
+"""How often a batch is retried before the whole document is put off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class EmbedTask:
 class PieceEmbedder:
     """Embeds the pieces of documents in batches.
 
-    A batch that finds the service away is tried again a few times, for seconds: the vectors of the
-    batches before it would be lost with the document's turn.
+    A batch that finds the service away is retried a few times within seconds: giving up the
+    document would lose the vectors of the batches before it.
     """
 
     def __init__(

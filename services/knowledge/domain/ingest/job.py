@@ -1,4 +1,4 @@
-"""What a worker takes up, and what it brings back."""
+"""What a worker claims, and what it returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from services.knowledge.domain.models import (
 
 
 class LeaseLostError(Exception):
-    """The document is another worker's by now, has a newer upload, or is gone."""
+    """The claim no longer holds: another worker has it, there is a newer upload, or it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class IngestJob:
         chunking: how long a piece may be.
         owner: for whom it is embedded.
         epoch: counts the claims; a write under an older one is refused.
-        attempts: claims, this one included, since one was last given back in order.
+        attempts: claims, this one included, less those that were handed back in order.
         retries: how often it was put back because the embedding service was away.
         generation: of the chunks that are searchable now.
         model_digest: of the weights those were embedded with; empty where unknown.
@@ -96,6 +96,6 @@ class IngestedDocument:
 class PutBack(Enum):
     """Why a claimed document goes back into the queue, which decides what is counted."""
 
-    HANDED_BACK = "the worker ends in order"
-    CRASHED = "something died of it"
+    HANDED_BACK = "the worker is shutting down"
+    CRASHED = "ingesting it crashed"
     OUTAGE = "the embedding service is away"

@@ -1,4 +1,4 @@
-"""The way of a claimed document: read, cut, embed. Who called for it writes what comes of it."""
+"""What is done with a claimed document: read, cut, embed. The worker writes the result."""
 
 import asyncio
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class Ingestion:
         Raises:
             ServiceError: the document cannot be ingested, or the embedding service is away.
             CutterTimeoutError: it took too long to cut.
-            CutterDiedError: it cost the cutter its life.
+            CutterDiedError: the cutter died while cutting it.
             LeaseLostError: somebody else has the document by now.
         """
         model = await self._model(job.space, job.owner)
