@@ -193,7 +193,11 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
         search=Search(store, VectorLeg(chunks, queries)),
         previews=Previews(cutter),
         tokens=PageTokens((settings.identity_dir / f"{_NAME}.pem").read_bytes()),
-        uploads=UploadLimits(settings.max_upload_bytes, UploadSlots(settings.uploads_at_once)),
+        uploads=UploadLimits(
+            settings.max_upload_bytes,
+            settings.upload_idle_seconds,
+            UploadSlots(settings.uploads_at_once, patience=settings.upload_idle_seconds),
+        ),
         draining=draining,
     )
 

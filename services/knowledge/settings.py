@@ -27,6 +27,7 @@ class KnowledgeSettings(DatabaseSettings):
 
     max_upload_bytes: int = Field(default=64 * _MEGABYTE, ge=_MEGABYTE, le=512 * _MEGABYTE)
     uploads_at_once: int = Field(default=4, ge=1, le=100)
+    upload_idle_seconds: Seconds = 30.0
     query_seconds: Seconds = 10.0
     remembered_queries: int = Field(default=1000, ge=0, le=100_000)
     preview_seconds: Seconds = 5.0
@@ -39,6 +40,6 @@ class KnowledgeSettings(DatabaseSettings):
     batch_texts: int = Field(default=32, ge=1, le=256)
     batch_tokens: int = Field(default=8192, ge=1, le=1_000_000)
     batch_seconds: Seconds = 300.0
-    cut_seconds: Seconds = 10.0
-    cut_seconds_per_megabyte: Seconds = 5.0
+    cut_seconds: Seconds = 30.0
+    cut_seconds_per_megabyte: Seconds = 10.0
     cut_memory_megabytes: int = Field(default=4096, ge=512, le=65_536)

@@ -15,6 +15,7 @@ from services.agent.domain.messages import Message
 from services.agent.domain.models import Run, RunId, RunState, Session, SessionId
 from services.agent.domain.stores import MessageStore, RunStore, SessionStore
 from services.common.clock import Clock
+from services.common.errors import NotFoundError
 from services.common.hints import Listener, Subscription
 from services.common.identity import Identity
 from services.common.paging import Page
@@ -133,7 +134,12 @@ class Watch:
         """The turn of the run that is being worked on, else the one to come."""
         if session.active_run_id is None:
             return session.last_sequence + 1
-        return (await self._runs.get(identity, session.active_run_id)).turn
+        try:
+            return (await self._runs.get(identity, session.active_run_id)).turn
+        except NotFoundError:
+            # Runs go only with their session, which is what the caller asked for.
+            await self._sessions.get(identity, session.id)
+            raise
 
     async def _newest_turn(self, identity: Identity, session: Session) -> int:
         """The turn of the run that is being worked on, else the last one's."""

