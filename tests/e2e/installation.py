@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,7 +100,9 @@ class Installation:
         assert self._process is not None
         victims = self.processes()
         for victim in victims:
-            victim.kill()
+            # Some end with their parent, before their turn comes.
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
         psutil.wait_procs(victims, timeout=10)
         self._ended(10)
         return len(victims)
