@@ -86,7 +86,7 @@ async def serve(
             await asyncio.sleep(settings.drain_seconds)
         finally:
             draining.set()
-            await server.stop(settings.grace_seconds)
+            await _stop(server, settings.grace_seconds)
         log.info("stopped")
 
 
@@ -121,10 +121,21 @@ class _Health(health_aio.HealthServicer):
         self, request: health_pb2.HealthCheckRequest, context: HealthContext
     ) -> None:
         """The status of a service, now and after each change, until the server drains."""
+        # If a write were cancelled before the metadata is out, the client would never see the end.
+        await context.send_initial_metadata(())
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(super().Watch(request, context))
             await self._draining.wait()
             watch.cancel()
+
+
+async def _stop(server: aio.Server, grace: float) -> None:
+    try:
+        await server.stop(grace)
+    except asyncio.CancelledError:
+        # Without this the port would stay open for a moment after the process believes it closed.
+        await server.stop(None)
+        raise
 
 
 def _bind(server: aio.Server, address: str) -> int:

@@ -1,7 +1,7 @@
-"""Rules of every stream to a client.
+"""The rules for every stream to a client.
 
-A stream ends when the gateway drains, when its key no longer holds, and when its client takes too
-long to read what was written: the client resumes, here or elsewhere.
+A stream ends when the gateway drains, when its key stops being valid, and when its client reads too
+slowly. The client can then resume it, here or at another gateway.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from services.gateway.domain.errors import DrainingError, InvalidKeyError, SlowC
 from services.gateway.domain.models import ApiKey
 
 Write: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Sends a message, or bytes; returns once there is room for more."""
+"""Sends a message, or bytes; returns when there is room for more."""
 
 
 class ClientStreams:
-    """Opens streams that keep the rules."""
+    """Opens streams that keep these rules."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ClientStreams:
 
         Raises:
             DrainingError: the gateway is shutting down.
-            InvalidKeyError: the key was revoked or has expired meanwhile.
+            InvalidKeyError: the key was revoked or expired in the meantime.
             SlowConsumerError: a write took too long.
         """
 
@@ -53,9 +53,11 @@ class ClientStreams:
                     await context.write(message)
             except TimeoutError:
                 raise SlowConsumerError(
-                    "The stream was read too slowly; take it up again where it broke off."
+                    "The stream was read too slowly; resume it where it ended."
                 ) from None
 
+        # If a write were cancelled before the metadata is out, the client would never see the end.
+        await context.send_initial_metadata(())
         async with ended_by(partial(self._end, current_key())):
             yield write
 
@@ -64,23 +66,21 @@ class ClientStreams:
             try:
                 async with asyncio.timeout(self._recheck_seconds):
                     await self._draining.wait()
-                return DrainingError(
-                    "This gateway is shutting down; take the stream up again at another."
-                )
+                return DrainingError("This gateway is shutting down; resume the stream at another.")
             except TimeoutError:
                 if not await self._still_holds(key):
-                    return InvalidKeyError("The API key no longer holds.")
+                    return InvalidKeyError("The API key is no longer valid.")
 
     async def _still_holds(self, key: ApiKey) -> bool:
         try:
             return await self._holds(key)
-        except ServiceError:  # a database that is away says nothing against the key
+        except ServiceError:  # a database that is down says nothing against the key
             return True
 
 
 @asynccontextmanager
 async def ended_by(end: Callable[[], Awaitable[ServiceError]]) -> AsyncIterator[None]:
-    """A block that is interrupted by the error that `end` returns, if it ever does.
+    """A block that is interrupted by the error which `end` returns, if it ever returns.
 
     Raises:
         Exception: what `end` returned, or what the block raised.

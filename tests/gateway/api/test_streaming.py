@@ -10,9 +10,15 @@ from chatmind.gateway.v1 import gateway_service_pb2 as pb
 from grpc import aio
 
 from services.common.errors import UnauthenticatedError
+from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.status import RpcFailure, failure_of
-from services.gateway.api.streaming import ended_by
+from services.gateway.api import authentication
+from services.gateway.api.streaming import ClientStreams, ended_by
 from services.gateway.domain.errors import InvalidKeyError
+from services.gateway.domain.models import ApiKey
+from services.gateway.store.memory import MemoryKeyStore
+from tests.common.serving import METHOD, serving
+from tests.gateway.domain.fixed import issue
 from tests.gateway.installation import ADMIN, ENOUGH, bearer, eventually, open_installation
 
 
@@ -68,6 +74,36 @@ class TestSlowConsumer:
 
             failed = await failure(call)
             assert (failed.code, failed.reason) == (grpc.StatusCode.ABORTED, "SLOW_CONSUMER")
+
+
+class TestOpen:
+    async def test_an_end_in_the_middle_of_the_first_write_reaches_the_client(self) -> None:
+        issued = await issue(MemoryKeyStore())
+
+        async def holds(_: ApiKey) -> bool:
+            return True
+
+        async def follow(turns: bytes, context: Any) -> None:
+            """Write so many turns of the event loop after the drain has begun."""
+            authentication._key.set(issued.key)
+            draining = asyncio.Event()
+            streams = ClientStreams(
+                draining=draining, holds=holds, recheck_seconds=ENOUGH, write_seconds=ENOUGH
+            )
+            async with streams.open(context) as write:
+                draining.set()
+                for _ in range(turns[0]):
+                    await asyncio.sleep(0)
+                await write(b"first")
+                await asyncio.sleep(ENOUGH)
+
+        handler = grpc.unary_stream_rpc_method_handler(follow)
+        async with serving(handler, ErrorStatusInterceptor("gateway.chatmind")) as channel:
+            for turns in range(8):
+                call = channel.unary_stream(METHOD)(bytes([turns]))
+                failed = await asyncio.wait_for(failure(call), ENOUGH)
+
+                assert failed.reason == "DRAINING"
 
 
 class TestEndedBy:
