@@ -1,7 +1,7 @@
 """The services' signing keys on one machine, made on the first start.
 
-Each service gets a folder of its own: its private key, and in `trusted/` the public keys of those
-who may call it. In a cluster the same folders are mounted from secrets.
+Each service gets a folder of its own: its private key, and in `trusted/` the public keys of the
+services that may call it. In a cluster the same folders are mounted from secrets.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cli.local.errors import StartError
-from services.common.identity import load_signing_key
+from services.common.identity import IdentityKeyError, load_signing_key
 from services.common.private_file import write_private_file
 
 CALLERS = {
@@ -29,7 +29,7 @@ CALLERS = {
 
 
 def ensure_identity_keys(folder: Path) -> None:
-    """Makes what is missing of the keys; private ones are readable by their owner alone.
+    """Make the keys that are missing; private ones are readable by their owner only.
 
     Raises:
         StartError: a file that should hold a key holds something else.
@@ -52,7 +52,7 @@ def _ensure_private_key(path: Path) -> Ed25519PrivateKey:
 def _read_private_key(path: Path) -> Ed25519PrivateKey:
     try:
         return load_signing_key(path)
-    except (TypeError, ValueError) as error:
+    except IdentityKeyError as error:
         raise StartError(
             f"{path} holds no signing key; remove it to have a new one made"
         ) from error

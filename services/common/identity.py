@@ -1,26 +1,28 @@
-"""Who a call is made for, and the token that proves it from one service to the next.
+"""On whose behalf a call is made, and the token that proves it from one service to the next.
 
-A caller signs a short-lived token with its own Ed25519 key, for one audience; the callee trusts the
-public keys of its callers and nobody else. Tenant and user are taken from this token alone.
+A caller signs a short-lived token with its own Ed25519 key, for one audience. The callee trusts the
+public keys of its callers only, and takes tenant and user from this token alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from services.common.clock import Clock
-from services.common.errors import UnauthenticatedError
+from services.common.errors import FailedPreconditionError, UnauthenticatedError
 from services.common.ids import new_id
 from services.common.text import clean
 
 TOKEN_SECONDS = 60
-"""How long a token holds: enough for a slow call, too short to be worth stealing."""
+"""How long a token is valid: enough for a slow call, too short to be worth stealing."""
 
 _REUSE_SECONDS = 20
 _CLOCK_SKEW_SECONDS = 10
@@ -28,8 +30,12 @@ _MOST_CACHED = 4096
 _ALGORITHM = "EdDSA"
 
 
+class IdentityKeyError(FailedPreconditionError):
+    """A key file holds something else; the message is one line for the operator."""
+
+
 class Role(Enum):
-    """What somebody is in a tenant."""
+    """The standing of a user in a tenant."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -39,12 +45,12 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a call is made for.
+    """The user on whose behalf a call is made.
 
     Attributes:
-        tenant: the tenant whose data it may touch.
+        tenant: the tenant whose data the call may touch.
         user_id: the user within that tenant.
-        roles: what that user is there.
+        roles: the user's roles there.
     """
 
     tenant: str
@@ -68,10 +74,10 @@ class IdentitySigner:
         self._minted: dict[Identity, tuple[int, str]] = {}
 
     def token(self, identity: Identity) -> str:
-        """A token for this identity that holds for at least `TOKEN_SECONDS` less the reuse time."""
+        """A token for an identity, valid for at least `TOKEN_SECONDS` less the time of reuse."""
         now = int(self._clock().timestamp())
         minted = self._minted.get(identity)
-        # A clock that was set back makes the age negative, and the token one from the future.
+        # If the clock was set back, a cached token would be from the future.
         if minted and 0 <= now - minted[0] < _REUSE_SECONDS:
             return minted[1]
         token = jwt.encode(self._claims(identity, now), self._key, algorithm=_ALGORITHM)
@@ -94,7 +100,7 @@ class IdentitySigner:
 
 
 class IdentityVerifier:
-    """Checks tokens made for this service by one of the services that may call it."""
+    """Checks tokens that the services which may call this one made for it."""
 
     def __init__(
         self, audience: str, issuers: Mapping[str, Ed25519PublicKey], *, clock: Clock
@@ -105,10 +111,10 @@ class IdentityVerifier:
         self._verified: dict[str, tuple[int, Identity]] = {}
 
     def identity(self, token: str) -> Identity:
-        """Whom the token stands for.
+        """The identity that a token proves.
 
         Raises:
-            UnauthenticatedError: the token does not hold here; no detail is told.
+            UnauthenticatedError: the token is not valid here; the message does not say why.
         """
         now = int(self._clock().timestamp())
         verified = self._verified.get(token)
@@ -140,7 +146,7 @@ class IdentityVerifier:
             return claims["exp"], _identity(claims)
         except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as error:
             raise UnauthenticatedError(
-                "The identity token does not hold for this service."
+                "The identity token is not valid for this service."
             ) from error
 
 
@@ -150,21 +156,23 @@ def _identity(claims: Mapping[str, Any]) -> Identity:
         raise ValueError("tenant and user must not be empty")
     if (clean(tenant), clean(user_id)) != (tenant, user_id):
         raise ValueError("tenant and user must be text that can be stored")
-    # A caller of a newer release may know roles that give nothing here yet.
+    # A caller of a newer release may know roles that this one does not.
     known = {role.value for role in Role}.intersection(claims.get("roles", ()))
     return Identity(tenant, user_id, frozenset(Role(role) for role in known))
 
 
 def load_signing_key(path: Path) -> Ed25519PrivateKey:
-    """A service's own key from a PEM file.
+    """A service's own key, from a PEM file.
 
     Raises:
-        TypeError: the file holds another kind of key.
+        FileNotFoundError: the file is missing.
+        IdentityKeyError: the file holds something else.
     """
-    key = load_pem_private_key(path.read_bytes(), password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise TypeError(f"{path.name} is not an Ed25519 private key")
-    return key
+    with _key_expected(path, "an Ed25519 private key"):
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, Ed25519PrivateKey):
+            raise TypeError(type(key).__name__)
+        return key
 
 
 def load_trusted_keys(folder: Path, issuers: frozenset[str]) -> dict[str, Ed25519PublicKey]:
@@ -172,13 +180,22 @@ def load_trusted_keys(folder: Path, issuers: frozenset[str]) -> dict[str, Ed2551
 
     Raises:
         FileNotFoundError: an issuer's key is missing.
-        TypeError, ValueError: a file holds something else.
+        IdentityKeyError: a file holds something else.
     """
     return {issuer: _public_key(folder / f"{issuer}.pub") for issuer in issuers}
 
 
 def _public_key(path: Path) -> Ed25519PublicKey:
-    key = load_pem_public_key(path.read_bytes())
-    if not isinstance(key, Ed25519PublicKey):
-        raise TypeError(f"{path.name} is not an Ed25519 public key")
-    return key
+    with _key_expected(path, "an Ed25519 public key"):
+        key = load_pem_public_key(path.read_bytes())
+        if not isinstance(key, Ed25519PublicKey):
+            raise TypeError(type(key).__name__)
+        return key
+
+
+@contextmanager
+def _key_expected(path: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        raise IdentityKeyError(f"{path} is not {kind}.") from error

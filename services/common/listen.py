@@ -1,8 +1,8 @@
 """Wake-ups from other processes, over PostgreSQL's LISTEN.
 
 A wake-up is a hint that the rows of a key may have changed; the rows are the truth. Hints may be
-lost, doubled or late, so whoever waits reads the rows after every return, and returns now and then
-without a hint. `services.common.notify` sends them.
+lost, doubled or late, so a waiter reads the rows after every return, and also returns now and then
+without a hint. `services.common.notify` sends the hints.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ _ANSWER_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often waiters return and the connection is looked after, in seconds.
+    """How often waiters return and the connection is checked, in seconds.
 
     Attributes:
         poll: the longest wait without a hint.
         poll_when_deaf: the same while there is no connection.
-        debounce: the shortest time between two returns that hints cause.
-        check: between proofs that a silent connection is alive.
+        debounce: the shortest time between two returns because of hints.
+        check: between two checks that a silent connection is alive.
     """
 
     poll: float = 5.0
@@ -48,7 +48,7 @@ class Subscription:
     async def wait(self) -> None:
         """Return when there may be news since the last return, or since `subscribe`.
 
-        Subscribe, read, then wait and read again, for ever: so nothing is missed.
+        Subscribe, read, then alternate between waiting and reading: so nothing is missed.
         """
         clock = asyncio.get_running_loop().time
         with suppress(TimeoutError):
@@ -59,12 +59,12 @@ class Subscription:
         self._last_return = clock()
 
     def wake(self) -> None:
-        """Let the present `wait` return, or else the next one."""
+        """Let the present `wait` return, or if there is none the next."""
         self._hinted.set()
 
 
 class Listener:
-    """Hears one channel for everybody in this process; made by `open_listener`.
+    """Hears one channel on behalf of all waiters of a process; made by `open_listener`.
 
     Attributes:
         pace: how often waiters return.
@@ -78,7 +78,7 @@ class Listener:
 
     @contextmanager
     def subscribe(self, key: str) -> Iterator[Subscription]:
-        """Hints for `key`, from now until the end of the block."""
+        """A subscription to the hints for `key`, until the end of the block."""
         subscription = Subscription(self)
         self._subscriptions[key].add(subscription)
         try:
@@ -89,15 +89,15 @@ class Listener:
                 del self._subscriptions[key]
 
     def patience(self) -> float:
-        """Seconds to wait for a hint before looking anyway; jittered, so that crowds spread out."""
+        """Seconds to wait for a hint before returning anyway; jittered to spread waiters out."""
         seconds = self.pace.poll if self.connected.is_set() else self.pace.poll_when_deaf
         return seconds * random.uniform(0.75, 1.0)  # noqa: S311
 
     async def hear(self, session: Connection, channel: str) -> None:
-        """Pass on what comes over `channel`, until the session is lost.
+        """Wake the waiters of the keys that come over `channel`, until the session is lost.
 
         Raises:
-            UnavailableError: it is lost.
+            UnavailableError: the session is lost.
         """
         lost = asyncio.Event()
         session.add_termination_listener(lambda _: lost.set())
@@ -120,7 +120,7 @@ class Listener:
                 subscription.wake()
 
     def _wake_all(self) -> None:
-        """Before and after a time in which hints are lost, everybody had better look."""
+        """Hints may have been lost, or will be, so every waiter should look at the rows now."""
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
                 subscription.wake()
@@ -134,8 +134,8 @@ async def open_listener(
 
     Args:
         dsn: a direct address of the database, not a pooler's.
-        channel: what the notifiers send on.
-        application_name: what the server's activity view calls us.
+        channel: the channel that the notifiers send on.
+        application_name: shown in the server's activity view.
         pace: how often waiters return.
     """
     listener = Listener(pace or Pace())

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr, with the call's ids from context variables."""
+"""Structured logs on stderr: one JSON object a line, with the call's ids from context variables."""
 
 import logging
 import sys
@@ -9,10 +9,10 @@ from services.common.text import json_line
 
 
 def configure_logging(service: str, *, level: str = "info") -> None:
-    """Sets this process's logging up; to be called once, by `main`.
+    """Set up this process's logging; to be called once, by `main`.
 
-    What libraries log, from warnings on, comes out in the same form. Line breaks and control
-    characters are escaped, so that no value can forge a line.
+    Warnings and errors of libraries come out in the same form. Line breaks and control characters
+    are escaped, so that no value can forge a line.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -37,12 +37,12 @@ def configure_logging(service: str, *, level: str = "info") -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    of_libraries.addFilter(_is_no_departure)
+    of_libraries.addFilter(_is_worth_logging)
     logging.basicConfig(handlers=[of_libraries], level=logging.WARNING)
 
 
-def _is_no_departure(record: logging.LogRecord) -> bool:
-    """Whether this is anything but a client that left in mid-stream, which is no error of ours."""
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Whether this is anything but grpc's error for a client that left in mid-stream."""
     return not (
         record.name.startswith("grpc._cython")
         and str(record.msg).startswith("ExecuteBatchError raised in core")

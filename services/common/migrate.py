@@ -1,14 +1,14 @@
 """Brings a service's schema up to date from numbered SQL files.
 
 The files `0001_name.sql`, `0002_…` are applied in order, each in a transaction of its own together
-with the row in `<schema>.schema_migration` that records its hash. A file is never edited once it
-was applied, and never left out; both are refused. A database that is ahead of the files belongs to
-a newer release: nothing is done, so that going back one release stays possible.
+with the row in `<schema>.schema_migration` that records its hash. Once applied, a file is never
+edited or removed; both are refused. A database that is ahead of the files belongs to a newer
+release: then nothing is done, so that going back one release stays possible.
 
 Names in a file mean the service's schema; an extension, which all share, is created with `SCHEMA
-public`. Files hold plain statements: no transaction control, nothing that refuses a transaction.
+public`. Files hold plain statements: no transaction control, and nothing that cannot run in one.
 
-Runs on a direct connection, not through a pooler: the advisory lock belongs to the session.
+Migrations need a direct connection, not a pooler's: the advisory lock belongs to the session.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from services.common.db_errors import driver_errors
 from services.common.errors import AbortedError, FailedPreconditionError, UnavailableError
 from services.common.session import Connection, open_connection
 
-_LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, as they share extensions
+_LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, since they share extensions
 _LOST_A_LOCK = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 _POLL = 0.1
 _LOCK_PAUSE = 0.5
@@ -50,15 +50,15 @@ _RECORD = "INSERT INTO schema_migration (number, name, digest) VALUES ($1, $2, $
 
 
 class MigrationError(FailedPreconditionError):
-    """The files and the database do not belong together, or a file does not apply."""
+    """The files and the database do not match, or a file cannot be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file.
+    """One migration file.
 
     Attributes:
-        number: its place, counted from 1.
+        number: its position, counted from 1.
         name: the file's name.
         sql: its text.
     """
@@ -100,19 +100,19 @@ async def migrate(
     lock_timeout: float = 2.0,
     timeout: float = 300.0,  # noqa: ASYNC109
 ) -> tuple[Migration, ...]:
-    """Apply what is missing; gives what was applied. Safe to run many at once, and again.
+    """Apply the missing migrations, and return them. Can run many times, even at the same time.
 
     Args:
         dsn: address of the database, with the rights of the schema's owner.
-        migrations: all of the service, as `load_migrations` gives them.
-        schema: the service's schema; made when absent.
-        lock_timeout: seconds a migration waits for a table before it lets the others pass and
-            tries again.
-        timeout: seconds for everything, waiting for another run included.
+        migrations: all migrations of the service, from `load_migrations`.
+        schema: the service's schema, which is created if absent.
+        lock_timeout: seconds that a migration waits for a table before it lets other transactions
+            pass and tries again.
+        timeout: seconds for everything, including the wait for another run.
 
     Raises:
-        MigrationError: an applied file was edited or left out, or a file does not apply.
-        UnavailableError: the database is away, or the time is up.
+        MigrationError: an applied file was edited or removed, or a file cannot be applied.
+        UnavailableError: the database cannot be reached, or the time is up.
     """
     with driver_errors():
         async with asyncio.timeout(timeout), _alone(dsn, lock_timeout=lock_timeout) as session:
@@ -127,7 +127,7 @@ async def pending(pool: Pool, migrations: Sequence[Migration]) -> tuple[Migratio
     """The migrations that the pool's schema still lacks.
 
     Raises:
-        MigrationError: an applied file was edited or left out.
+        MigrationError: an applied file was edited or removed.
         ServiceError: as `db.connection` does.
     """
     async with connection(pool) as lent:
@@ -142,7 +142,7 @@ async def wait_until_current(
     *,
     timeout: float,  # noqa: ASYNC109
 ) -> None:
-    """Wait until somebody has applied all migrations.
+    """Wait until another process has applied all migrations.
 
     Raises:
         UnavailableError: that did not happen within `timeout` seconds.
@@ -174,12 +174,12 @@ async def _alone(dsn: str, *, lock_timeout: float) -> AsyncIterator[Connection]:
     settings = {
         "lock_timeout": f"{lock_timeout * 1000:.0f}ms",
         "statement_timeout": "0",
-        # Else the lock of a killed process is held until its statement has run to the end.
+        # Otherwise a killed process keeps its lock until its statement has run to the end.
         "client_connection_check_interval": "1s",
     }
     name = "chatmind-migrate"
     async with open_connection(dsn, application_name=name, settings=settings) as session:
-        # Waiting inside a statement would hold a snapshot that concurrent index builds wait for.
+        # Waiting inside a statement would hold a snapshot, for which concurrent index builds wait.
         while not await session.fetchval(_TRY_LOCK, _LOCK):  # noqa: ASYNC110
             await asyncio.sleep(_jittered(_POLL))
         yield session
@@ -202,11 +202,11 @@ async def _apply(session: Connection, migration: Migration) -> None:
         except (UnavailableError, AbortedError) as error:
             if not isinstance(error.__cause__, _LOST_A_LOCK):
                 raise
-            log.info("migration lets others pass and tries again")
+            log.info("migration waits for locks and tries again")
             await asyncio.sleep(_jittered(_LOCK_PAUSE))
         except asyncpg.PostgresError as error:
-            log.exception("migration does not apply")
-            raise MigrationError(f"{migration.name} does not apply; the log tells why.") from error
+            log.exception("migration failed")
+            raise MigrationError(f"{migration.name} cannot be applied; see the log.") from error
         else:
             log.info("migration applied")
             return

@@ -1,9 +1,9 @@
 """Wake-ups to other processes, over PostgreSQL's NOTIFY.
 
-One connection per process sends all of them, many keys in one message, apart from the transactions
-that changed the rows: one that notifies by itself holds a lock over all others until it is on disk,
-which takes four fifths of the throughput. So `notify` is called after the commit. A process that
-dies in between loses the hint; the listeners' poll covers that.
+One connection per process sends all of them, many keys in one message, and outside the transactions
+that change the rows: a transaction that notifies holds a lock against all others until it is on
+disk, which costs four fifths of the throughput. So `notify` is called after the commit. A process
+that dies in between loses the hint; the listeners' poll covers that.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from services.common.session import Connection, keep_session
 from services.common.tasks import background_tasks
 
 SEPARATOR = ","
-"""Between the keys of one message; no key contains it."""
+"""Separates the keys of one message; no key contains it."""
 
 MAX_KEY_BYTES = 200
-"""The longest key."""
+"""The length of the longest key, in UTF-8."""
 
 _MAX_PAYLOAD_BYTES = 7999
 _MAX_WAITING_KEYS = 100_000
@@ -37,7 +37,7 @@ class Notifier:
         self._all_sent.set()
 
     def notify(self, key: str) -> None:
-        """Hint, soon, at news of `key`; never blocks, and never fails for want of a connection.
+        """Send a hint about `key` soon; never blocks, and never fails for lack of a connection.
 
         Raises:
             ValueError: the key is empty, too long, or contains the separator.
@@ -55,10 +55,10 @@ class Notifier:
         await self._all_sent.wait()
 
     async def send(self, session: Connection, channel: str) -> None:
-        """Send what comes in, all keys at once, each time a window after the last.
+        """Send the keys that come in, all that have collected at once, until cancelled.
 
         Raises:
-            UnavailableError: the session is lost; what it did not send stays here.
+            UnavailableError: the session is lost; the keys it did not send are kept.
         """
         while True:
             await self._wanted.wait()
@@ -98,8 +98,8 @@ async def open_notifier(
 
     Args:
         dsn: a direct address of the database, not a pooler's.
-        channel: what the listeners hear.
-        application_name: what the server's activity view calls us.
+        channel: the channel that the listeners hear.
+        application_name: shown in the server's activity view.
     """
     notifier = Notifier()
 

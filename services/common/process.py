@@ -1,4 +1,4 @@
-"""One service as a process."""
+"""Runs a service as a process."""
 
 import sys
 from collections.abc import Coroutine
@@ -10,24 +10,26 @@ from services.common.errors import ServiceError
 from services.common.server import ListenError, stop_signal
 from services.common.tasks import background_tasks
 
+_UNREADABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
 
 def run_service(name: str, service: Coroutine[None, None, None]) -> None:
-    """Runs a service to its end; to be called once, by `main`.
+    """Run a service to its end; to be called once, by `main`.
 
-    What keeps it from working, such as an address in use, a database that is not there or a missing
-    key, is told in one line on stderr and ends the process with 1.
+    What keeps it from running, such as an address in use, a database that is down or a missing key,
+    is reported in one line on stderr and ends the process with status 1.
     """
     try:
         uvloop.run(service)
-    except (ServiceError, ListenError, FileNotFoundError, PermissionError) as error:
-        told = " ".join(str(error).split())
-        sys.exit(f"{name}: {told}")
+    except (ServiceError, ListenError, *_UNREADABLE) as error:
+        line = " ".join(str(error).split())
+        sys.exit(f"{name}: {line}")
 
 
 async def until_stopped(service: AbstractAsyncContextManager[object]) -> None:
-    """Runs a service until the process is asked to stop.
+    """Run a service until the process is asked to stop.
 
-    The signals are listened to first: whoever reads that the service serves may ask it to stop.
+    The signal handlers are installed first: whoever reads that it is serving may stop it at once.
     """
     async with background_tasks() as tasks:
         asked = tasks.start("stop signal", stop_signal())

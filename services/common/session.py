@@ -1,4 +1,4 @@
-"""Database sessions of one's own, past any pooler: for LISTEN and for migrations."""
+"""Database connections outside any pool: for LISTEN, NOTIFY and migrations."""
 
 import asyncio
 import random
@@ -57,17 +57,16 @@ async def keep_session(
 ) -> None:
     """Run `use` on a direct connection, and again on a new one after every loss, until cancelled.
 
-    Between two attempts it waits, longer each time and never in step with others; a session that
-    lasted makes it start over with a short wait.
+    The pauses between attempts grow and are jittered; after a session that lasted they start over.
 
     Args:
         dsn: a direct address of the database, not a pooler's.
-        use: works with the connection; to be told of its loss is an UnavailableError.
-        application_name: what the server's activity view calls us.
+        use: works with the connection, and raises UnavailableError when it is lost.
+        application_name: shown in the server's activity view.
         settings: server settings of the session.
 
     Raises:
-        Exception: whatever else `use` raises, or why the database turns us away for good.
+        Exception: whatever else `use` raises, or why the database refuses us for good.
     """
     log = structlog.get_logger("session").bind(application_name=application_name)
     clock = asyncio.get_running_loop().time

@@ -1,4 +1,4 @@
-"""Text that every store can keep, and every terminal and log can show.
+"""Text that every store can keep and every log can show.
 
 PostgreSQL refuses U+0000 in text and in jsonb, and UTF-8 has no lone surrogates. Both are replaced
 by U+FFFD wherever text comes in, as CommonMark 0.31.2 section 2.3 does for U+0000.
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# What JSON may hold as it is, but terminals act on, line splitters split at or UTF-8 lacks.
+# Legal in JSON, but terminals act on it, line splitters split at it, or UTF-8 lacks it.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -41,7 +41,7 @@ def clean_json(value: Json) -> Json:
 
 
 def shortened(text: str, most_bytes: int) -> str:
-    """The text, cut to at most so many bytes of UTF-8 and marked with an ellipsis where it was."""
+    """The text, cleaned and cut to at most `most_bytes` of UTF-8; an ellipsis marks the cut."""
     raw = clean(text).encode()
     if len(raw) <= most_bytes:
         return raw.decode()
@@ -49,11 +49,11 @@ def shortened(text: str, most_bytes: int) -> str:
 
 
 def json_line(value: object, *, default: Callable[[Any], object] | None = None) -> str:
-    """The value as JSON on one line: readable, with everything escaped that is not to be shown.
+    """The value as JSON on one line, readable, with all unprintable characters escaped.
 
     Args:
         value: the value.
-        default: gives what stands for an object that JSON does not know.
+        default: gives a replacement for an object that JSON does not know.
     """
     encoded = json.dumps(value, ensure_ascii=False, default=default)
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)

@@ -13,8 +13,8 @@ WHERE extname = 'vector'
 async def register_vectors(connection: Connection) -> None:
     """Let `connection` take lists of floats and NumPy arrays as `vector` or `halfvec`.
 
-    It reads them as `pgvector.Vector` and `pgvector.HalfVector`, with `to_numpy` and `to_list`.
-    Without the extension in the database nothing happens, so migrate before opening a pool.
+    They are read as `pgvector.Vector` and `pgvector.HalfVector`, with `to_numpy` and `to_list`.
+    Nothing happens if the database lacks the extension, so migrate before opening a pool.
     """
     schema = await connection.fetchval(_EXTENSION_SCHEMA)
     if schema is not None:

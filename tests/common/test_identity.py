@@ -21,6 +21,7 @@ from services.common.errors import UnauthenticatedError
 from services.common.identity import (
     TOKEN_SECONDS,
     Identity,
+    IdentityKeyError,
     IdentitySigner,
     IdentityVerifier,
     Role,
@@ -273,7 +274,7 @@ class TestRefused:
         with pytest.raises(UnauthenticatedError) as caught:
             verifier.identity(signed(clock, aud="knowledge"))
 
-        assert caught.value.message == "The identity token does not hold for this service."
+        assert caught.value.message == "The identity token is not valid for this service."
 
 
 class TestKeys:
@@ -300,9 +301,19 @@ class TestKeys:
         (tmp_path / "agent.pem").write_bytes(_private_pem(key))
         (tmp_path / "agent.pub").write_bytes(_public_pem(key))
 
-        with pytest.raises(TypeError, match=r"^agent\.pem is not an Ed25519 private key$"):
+        with pytest.raises(IdentityKeyError, match=r"agent\.pem is not an Ed25519 private key\.$"):
             load_signing_key(tmp_path / "agent.pem")
-        with pytest.raises(TypeError, match=r"^agent\.pub is not an Ed25519 public key$"):
+        with pytest.raises(IdentityKeyError, match=r"agent\.pub is not an Ed25519 public key\.$"):
+            load_trusted_keys(tmp_path, frozenset({"agent"}))
+
+    @pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN PRIVATE KEY-----"])
+    def test_files_without_a_key_are_refused(self, tmp_path: Path, content: bytes) -> None:
+        for name in ("agent.pem", "agent.pub"):
+            (tmp_path / name).write_bytes(content)
+
+        with pytest.raises(IdentityKeyError):
+            load_signing_key(tmp_path / "agent.pem")
+        with pytest.raises(IdentityKeyError):
             load_trusted_keys(tmp_path, frozenset({"agent"}))
 
 
