@@ -95,15 +95,14 @@ class Meter:
             a place in the text; `start` if not even the first unit fits.
         """
         stop = min(end, start + self.max_chars)
-        while True:
+        reach, places, count = 0, [start], 1
+        while count == len(places) and self.reach > reach:
+            reach = self.reach
             found = _UNIT.finditer(text, start, stop)
-            places = [unit.end() for unit in islice(found, self.reach)]
-            if not places:
-                return start
+            places = [unit.end() for unit in islice(found, reach)] or [start]
             sizes = range(1, len(places) + 1)
             count = self.longest(places, sizes, render, overhead=overhead)
-            if count < len(places) or self.reach <= len(places):
-                return places[count - 1] if count else start
+        return places[count - 1] if count else start
 
     def longest(
         self,

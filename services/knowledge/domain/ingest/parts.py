@@ -87,9 +87,10 @@ def _stretched(body: Body, node: Node, first: int, last: int) -> Node:
 
 def _items(body: Body, node: Node, view: View, block: Block) -> Iterator[Node]:
     """The items of a list, each as a list of one."""
-    for first, following in zip(block.items, (*block.items[1:], node.last_line + 1), strict=True):
-        last = _last_text(body, first, following - 1)
-        item = replace(block, start_line=first, end_line=last, items=(first,))
+    for mark, following in zip(block.items, (*block.items[1:], node.last_line + 1), strict=True):
+        last = _last_text(body, mark, following - 1)
+        item = replace(block, start_line=mark, end_line=last, items=(mark,))
+        first = node.first_line if mark == block.start_line else mark
         yield _stretched(body, _block_node(body, view, item), first, last)
 
 
@@ -98,10 +99,10 @@ def _contents(body: Body, node: Node, view: View, block: Block) -> list[Node]:
     prose = replace(node, kind=NodeKind.PROSE)
     if view.depth >= MAX_DEPTH:
         return [prose]
-    lines = [view[line] for line in range(node.first_line, node.last_line + 1)]
+    lines = [view[line] for line in range(block.start_line, node.last_line + 1)]
     inner_lines = _unquoted(lines) if block.kind is BlockKind.QUOTE else _unindented(lines)
-    inner = View(inner_lines, node.first_line, view.depth + 1)
-    blocks = parse_blocks(inner_lines, first_line=node.first_line)
+    inner = View(inner_lines, block.start_line, view.depth + 1)
+    blocks = parse_blocks(inner_lines, first_line=block.start_line)
     if len(blocks) <= 1 and all(each.kind is BlockKind.PARAGRAPH for each in blocks):
         return [prose]
     firsts = [node.first_line, *(each.start_line for each in blocks[1:])]
