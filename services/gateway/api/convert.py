@@ -1,7 +1,6 @@
-"""The contract's messages to and from the gateway's own values."""
+"""Converts between the contract's messages and the gateway's values."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import assert_never
 
 from chatmind.gateway.v1 import (
@@ -10,10 +9,10 @@ from chatmind.gateway.v1 import (
     gateway_service_pb2,
     message_pb2,
 )
-from google.protobuf import struct_pb2, timestamp_pb2
 
 from services.common.identity import Role
-from services.common.text import Json, clean
+from services.common.text import clean
+from services.common.wire import from_timestamp, to_struct, to_timestamp
 from services.gateway.domain.messages import (
     Accepted,
     Citation,
@@ -95,7 +94,7 @@ def streamed(event: Event, through: int) -> gateway_service_pb2.StreamMessagesRe
         case RunUpdate():
             response.run.CopyFrom(run_update(event))
         case Heartbeat():
-            response.heartbeat.time.CopyFrom(_timestamp(event.time))
+            response.heartbeat.time.CopyFrom(to_timestamp(event.time))
         case _:
             assert_never(event)
     return response
@@ -123,7 +122,7 @@ def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
         user_id=request.user_id,
         roles=frozenset(_ROLES_BY_NUMBER[each] for each in request.roles or (_DEFAULT_ROLE,)),
         narrowed_to=frozenset(_SCOPES_BY_NUMBER[each] for each in request.scopes),
-        expire_time=request.expire_time.ToDatetime(UTC) if expires else None,
+        expire_time=from_timestamp(request.expire_time) if expires else None,
     )
 
 
@@ -136,12 +135,12 @@ def api_key(key: ApiKey) -> access_pb2.ApiKey:
         user_id=key.user_id,
         roles=sorted(_ROLES[role] for role in key.roles),
         scopes=sorted(_SCOPES[scope] for scope in scopes_of_key(key)),
-        create_time=_timestamp(key.create_time),
+        create_time=to_timestamp(key.create_time),
     )
     if key.expire_time is not None:
-        converted.expire_time.CopyFrom(_timestamp(key.expire_time))
+        converted.expire_time.CopyFrom(to_timestamp(key.expire_time))
     if key.revoke_time is not None:
-        converted.revoke_time.CopyFrom(_timestamp(key.revoke_time))
+        converted.revoke_time.CopyFrom(to_timestamp(key.revoke_time))
     return converted
 
 
@@ -160,8 +159,8 @@ def _message(message: Message) -> message_pb2.Message:
         tool_call_id=message.tool_call_id,
         tool_name=message.tool_name,
         citations=[_citation(each) for each in message.citations],
-        metadata=_struct(message.metadata),
-        create_time=_timestamp(message.create_time),
+        metadata=to_struct(message.metadata),
+        create_time=to_timestamp(message.create_time),
     )
 
 
@@ -177,15 +176,3 @@ def _citation(citation: Citation) -> message_pb2.Citation:
         end_line=citation.end_line,
         score=citation.score,
     )
-
-
-def _struct(value: Mapping[str, Json]) -> struct_pb2.Struct:
-    struct = struct_pb2.Struct()
-    struct.update(value)
-    return struct
-
-
-def _timestamp(instant: datetime) -> timestamp_pb2.Timestamp:
-    timestamp = timestamp_pb2.Timestamp()
-    timestamp.FromDatetime(instant)
-    return timestamp

@@ -1,13 +1,11 @@
-"""Answers of the agent service as the gateway's own values."""
+"""Converts between the agent service's messages and the gateway's values."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import assert_never
 
 from chatmind.agent.v1 import run_pb2, run_service_pb2, session_pb2
-from google.protobuf import struct_pb2, timestamp_pb2
 
-from services.common.text import Json
+from services.common.wire import from_struct, from_timestamp
 from services.gateway.domain.messages import (
     Accepted,
     Citation,
@@ -76,7 +74,7 @@ def event(response: run_service_pb2.WatchSessionResponse) -> Event | None:
         case "run":
             return run_update(response.run)
         case "heartbeat":
-            return Heartbeat(_instant(response.heartbeat.time))
+            return Heartbeat(from_timestamp(response.heartbeat.time))
         case _:
             return None
 
@@ -90,12 +88,12 @@ def message(given: session_pb2.Message) -> Message:
         sequence=given.sequence,
         speaker=_SPEAKERS.get(given.role),
         text=given.text,
-        create_time=_instant(given.create_time),
+        create_time=from_timestamp(given.create_time),
         tool_calls=[ToolCall(call.id, call.name, call.arguments_json) for call in given.tool_calls],
         tool_call_id=given.tool_call_id,
         tool_name=given.tool_name,
         citations=[_citation(each) for each in given.citations],
-        metadata=_object(given.metadata),
+        metadata=from_struct(given.metadata),
     )
 
 
@@ -124,23 +122,3 @@ def _citation(given: session_pb2.Citation) -> Citation:
         end_line=given.end_line,
         score=given.score,
     )
-
-
-def _instant(timestamp: timestamp_pb2.Timestamp) -> datetime:
-    return timestamp.ToDatetime(UTC)
-
-
-def _object(struct: struct_pb2.Struct) -> dict[str, Json]:
-    return {key: _plain(value) for key, value in struct.fields.items()}
-
-
-def _plain(value: struct_pb2.Value) -> Json:
-    readers: Mapping[str | None, Callable[[], Json]] = {
-        "bool_value": lambda: value.bool_value,
-        "number_value": lambda: value.number_value,
-        "string_value": lambda: value.string_value,
-        "list_value": lambda: [_plain(each) for each in value.list_value.values],
-        "struct_value": lambda: _object(value.struct_value),
-    }
-    read = readers.get(value.WhichOneof("kind"))
-    return read() if read else None
