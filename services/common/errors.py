@@ -23,6 +23,10 @@ from enum import Enum
 from typing import ClassVar
 
 
+class StartupError(Exception):
+    """What keeps a process from starting; the message is one line for the operator, never sent."""
+
+
 class Code(Enum):
     """The canonical status codes an error may carry; values are the numbers on the wire."""
 

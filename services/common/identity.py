@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from services.common.clock import Clock
-from services.common.errors import FailedPreconditionError, UnauthenticatedError
+from services.common.errors import StartupError, UnauthenticatedError
 from services.common.ids import new_id
 from services.common.text import clean
 
@@ -30,8 +30,8 @@ _MOST_CACHED = 4096
 _ALGORITHM = "EdDSA"
 
 
-class IdentityKeyError(FailedPreconditionError):
-    """A key file holds something else; the message is one line for the operator."""
+class IdentityKeyError(StartupError):
+    """A key file holds something else."""
 
 
 class Role(Enum):

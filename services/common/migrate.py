@@ -25,7 +25,7 @@ import structlog
 
 from services.common.db import Pool, connection, identifier
 from services.common.db_errors import driver_errors
-from services.common.errors import AbortedError, FailedPreconditionError, UnavailableError
+from services.common.errors import AbortedError, StartupError, UnavailableError
 from services.common.session import Connection, open_connection
 
 _LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, since they share extensions
@@ -49,7 +49,7 @@ _APPLIED = "SELECT number, name, digest FROM schema_migration ORDER BY number"
 _RECORD = "INSERT INTO schema_migration (number, name, digest) VALUES ($1, $2, $3)"
 
 
-class MigrationError(FailedPreconditionError):
+class MigrationError(StartupError):
     """The files and the database do not match, or a file cannot be applied."""
 
 

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 
 import uvloop
 
-from services.common.errors import ServiceError
-from services.common.server import ListenError, stop_signal
+from services.common.errors import ServiceError, StartupError
+from services.common.server import stop_signal
 from services.common.tasks import background_tasks
 
 _UNREADABLE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -21,7 +21,7 @@ def run_service(name: str, service: Coroutine[None, None, None]) -> None:
     """
     try:
         uvloop.run(service)
-    except (ServiceError, ListenError, *_UNREADABLE) as error:
+    except (StartupError, ServiceError, *_UNREADABLE) as error:
         line = " ".join(str(error).split())
         sys.exit(f"{name}: {line}")
 

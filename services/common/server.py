@@ -15,6 +15,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from services.common.addresses import bind_error
+from services.common.errors import StartupError
 from services.common.keepalive import SERVER_KEEPALIVE
 from services.common.settings import ServerSettings
 
@@ -30,7 +31,7 @@ _OPTIONS = (
 )
 
 
-class ListenError(OSError):
+class ListenError(StartupError):
     """The server cannot listen on its address; the message is one line for the operator."""
 
 

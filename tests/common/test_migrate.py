@@ -142,7 +142,7 @@ class TestMigrate:
         with pytest.raises(MigrationError) as caught:
             await migrate(empty_database, [FIRST, broken], schema="shop")
 
-        assert caught.value.message == "0002_x.sql cannot be applied; see the log."
+        assert str(caught.value) == "0002_x.sql cannot be applied; see the log."
         assert await _one(empty_database, "SELECT to_regclass('shop.other')") is None
         assert await _one(empty_database, "SELECT max(number) FROM shop.schema_migration") == 1
         assert await migrate(empty_database, [FIRST, SECOND], schema="shop") == (SECOND,)

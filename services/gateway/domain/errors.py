@@ -7,6 +7,7 @@ from services.common.errors import (
     OutOfRangeError,
     PermissionDeniedError,
     ResourceExhaustedError,
+    StartupError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -90,7 +91,7 @@ class SlowConsumerError(AbortedError):
     reason = "SLOW_CONSUMER"
 
 
-class KeyFileError(FailedPreconditionError):
+class KeyFileError(StartupError):
     """The file for the administrator's key cannot be used; only ever told to the operator."""
 
 
