@@ -1,4 +1,4 @@
-"""AccessService: who may use ChatMind."""
+"""AccessService over gRPC: manages API keys."""
 
 from chatmind.gateway.v1 import access_service_pb2, access_service_pb2_grpc
 

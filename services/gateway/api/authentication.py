@@ -1,4 +1,4 @@
-"""Admits only calls with an API key that holds and reaches far enough; health stays open."""
+"""Admits only calls with a valid API key of the needed scope; health and reflection stay open."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ _key: ContextVar[ApiKey] = ContextVar("api_key")
 
 
 def current_key() -> ApiKey:
-    """The key of the call being answered.
+    """The key of the present call.
 
     Raises:
         UnauthenticatedError: outside of an authenticated call.
@@ -31,7 +31,7 @@ def current_key() -> ApiKey:
 
 
 class ApiKeyInterceptor(AroundInterceptor):
-    """Finds out whose key came with a call and whether it may be used for the method."""
+    """Checks the API key of each call, and that it may be used for the method."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -39,7 +39,11 @@ class ApiKeyInterceptor(AroundInterceptor):
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call with its key and its identity bound."""
+        """The call with its key and its identity bound.
+
+        Raises:
+            ServiceError: the key is missing or invalid, lacks the scope, or cannot be checked.
+        """
         if not call.method.startswith(GRPC_SERVICES):
             key = await self._authenticated(call)
             scope = scope_of(call.method)
@@ -68,7 +72,7 @@ def credential_of(metadata: Mapping[str, str | bytes]) -> str:
     """The key in a call's metadata: `authorization: Bearer <key>`, or `x-api-key: <key>`.
 
     Raises:
-        NoKeyError: there is neither.
+        NoKeyError: there is none.
         InvalidKeyError: `authorization` holds something else.
     """
     authorization = metadata.get("authorization")

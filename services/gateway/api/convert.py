@@ -19,10 +19,10 @@ from services.gateway.domain.messages import (
     Event,
     Heartbeat,
     Message,
+    MessageRole,
+    NewMessage,
     RunState,
     RunUpdate,
-    Said,
-    Speaker,
     WhenBusy,
 )
 from services.gateway.domain.models import ApiKey, NewKey, Scope
@@ -43,12 +43,12 @@ _SCOPES: Mapping[Scope, access_pb2.Scope.ValueType] = {
 _ROLES_BY_NUMBER = {number: role for role, number in _ROLES.items()}
 _SCOPES_BY_NUMBER = {number: scope for scope, number in _SCOPES.items()}
 _DEFAULT_ROLE = access_pb2.ROLE_MEMBER
-_SPEAKERS: Mapping[Speaker | None, message_pb2.Message.Role.ValueType] = {
+_MESSAGE_ROLES: Mapping[MessageRole | None, message_pb2.Message.Role.ValueType] = {
     None: message_pb2.Message.ROLE_UNSPECIFIED,
-    Speaker.USER: message_pb2.Message.ROLE_USER,
-    Speaker.ASSISTANT: message_pb2.Message.ROLE_ASSISTANT,
-    Speaker.TOOL: message_pb2.Message.ROLE_TOOL,
-    Speaker.SYSTEM: message_pb2.Message.ROLE_SYSTEM,
+    MessageRole.USER: message_pb2.Message.ROLE_USER,
+    MessageRole.ASSISTANT: message_pb2.Message.ROLE_ASSISTANT,
+    MessageRole.TOOL: message_pb2.Message.ROLE_TOOL,
+    MessageRole.SYSTEM: message_pb2.Message.ROLE_SYSTEM,
 }
 _STATES: Mapping[RunState | None, message_pb2.RunUpdate.State.ValueType] = {
     None: message_pb2.RunUpdate.STATE_UNSPECIFIED,
@@ -70,13 +70,13 @@ _WHEN_BUSY: Mapping[int, WhenBusy] = {
 }
 
 
-def said(request: gateway_service_pb2.SendMessageRequest) -> Said:
-    """What a user says."""
-    return Said(clean(request.text), request.request_id, _WHEN_BUSY[request.when_busy])
+def new_message(request: gateway_service_pb2.SendMessageRequest) -> NewMessage:
+    """The message to send."""
+    return NewMessage(clean(request.text), request.request_id, _WHEN_BUSY[request.when_busy])
 
 
-def sent(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
-    """Where a message is."""
+def send_message_response(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
+    """Where the message is stored, and the run that answers it."""
     return gateway_service_pb2.SendMessageResponse(
         session_id=accepted.session_id,
         run_id=accepted.run_id,
@@ -85,8 +85,15 @@ def sent(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
     )
 
 
-def streamed(event: Event, through: int) -> gateway_service_pb2.StreamMessagesResponse:
-    """One event of a session."""
+def stream_messages_response(
+    event: Event, through: int
+) -> gateway_service_pb2.StreamMessagesResponse:
+    """One event of a session.
+
+    Args:
+        event: the event.
+        through: the sequence up to which every message has been sent.
+    """
     response = gateway_service_pb2.StreamMessagesResponse(through_sequence=through)
     match event:
         case Message():
@@ -101,7 +108,7 @@ def streamed(event: Event, through: int) -> gateway_service_pb2.StreamMessagesRe
 
 
 def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
-    """Where a run stands."""
+    """The state of a run."""
     return message_pb2.RunUpdate(
         run_id=run.run_id,
         session_id=run.session_id,
@@ -114,7 +121,7 @@ def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
 
 
 def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
-    """What a key is asked to be; an empty tenant stays empty."""
+    """The key to create; an empty tenant stays empty."""
     expires = request.HasField("expire_time")
     return NewKey(
         display_name=clean(request.display_name),
@@ -150,7 +157,7 @@ def _message(message: Message) -> message_pb2.Message:
         session_id=message.session_id,
         run_id=message.run_id,
         sequence=message.sequence,
-        role=_SPEAKERS[message.speaker],
+        role=_MESSAGE_ROLES[message.role],
         text=message.text,
         tool_calls=[
             message_pb2.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)

@@ -1,4 +1,4 @@
-"""GatewayService: messages in, messages out."""
+"""GatewayService over gRPC: sends messages and streams a session."""
 
 from chatmind.gateway.v1 import gateway_service_pb2, gateway_service_pb2_grpc
 
@@ -23,23 +23,25 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
     async def SendMessage(
         self, request: gateway_service_pb2.SendMessageRequest, context: Context
     ) -> gateway_service_pb2.SendMessageResponse:
-        """Store a message; the answer follows on the stream."""
-        identity, said = current_identity(), convert.said(request)
+        """Send a message; the answer comes on the stream."""
+        identity, message = current_identity(), convert.new_message(request)
         if request.WhichOneof("to") == "session_id":
-            accepted = await self._chat.say(identity, SessionId(request.session_id), said)
+            accepted = await self._chat.send_to_session(
+                identity, SessionId(request.session_id), message
+            )
         else:
-            accepted = await self._chat.open(identity, AgentId(request.agent_id), said)
-        return convert.sent(accepted)
+            accepted = await self._chat.send_to_agent(identity, AgentId(request.agent_id), message)
+        return convert.send_message_response(accepted)
 
-    async def StreamMessages(  # type: ignore[override]  # no generator: it writes by itself
+    async def StreamMessages(  # type: ignore[override]  # a coroutine that writes
         self, request: gateway_service_pb2.StreamMessagesRequest, context: Context
     ) -> None:
-        """Send what follows a sequence, each write within bounded time."""
+        """Stream the events after a sequence."""
         after = request.after_sequence if request.HasField("after_sequence") else None
         async with self._streams.open(context) as write:
 
             async def send(event: Event, through: int) -> None:
-                await write(convert.streamed(event, through))
+                await write(convert.stream_messages_response(event, through))
 
             session_id = SessionId(request.session_id)
             await self._stream.follow(current_identity(), session_id, send, after=after)
@@ -47,6 +49,6 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
     async def CancelRun(
         self, request: gateway_service_pb2.CancelRunRequest, context: Context
     ) -> gateway_service_pb2.CancelRunResponse:
-        """Ask for a run to be stopped."""
+        """Request the cancellation of a run."""
         update = await self._chat.cancel(current_identity(), RunId(request.run_id))
         return gateway_service_pb2.CancelRunResponse(run=convert.run_update(update))

@@ -1,4 +1,4 @@
-"""The methods that the gateway serves, with their shapes as the contract gives them."""
+"""The methods that the gateway serves, with their shapes from the contract."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Method:
         service: full name of its service.
         name: its own name.
         streams_in: whether requests come as a stream.
-        streams_out: whether answers go as a stream.
+        streams_out: whether answers go out as a stream.
     """
 
     service: str
@@ -38,27 +38,27 @@ class Method:
 
     @property
     def path(self) -> str:
-        """What a call names it by."""
+        """Its path in a call: `/package.Service/Method`."""
         return f"/{self.service}/{self.name}"
 
     @property
     def owner(self) -> str:
-        """The part of ChatMind that answers it, such as `agent`."""
+        """The service that answers it, such as `agent`."""
         return self.service.split(".")[1]
 
     @property
     def repeatable(self) -> bool:
-        """Whether it only reads, so that it may be asked again when a line breaks."""
+        """Whether it only reads, so that it may be retried when the connection breaks."""
         return self.name.startswith(("Get", "List")) and not self.streams_out
 
 
 def services() -> tuple[str, ...]:
-    """The full names of all services."""
+    """The full names of all services of the contract that clients may call."""
     return tuple(service.full_name for service in _services())
 
 
 def methods() -> tuple[Method, ...]:
-    """All methods of all services that the policy lets somebody call."""
+    """All methods that clients may call, according to the policy."""
     found = (
         Method(service.full_name, method.name, method.client_streaming, method.server_streaming)
         for service in _services()

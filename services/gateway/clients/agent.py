@@ -1,4 +1,4 @@
-"""The agent service, as far as a conversation needs it."""
+"""Client of the agent service, for conversations."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ from services.common.interceptors.deadline import time_left
 from services.gateway.clients import convert
 from services.gateway.clients.failures import translated
 from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
-from services.gateway.domain.messages import Accepted, Event, RunUpdate, Said
+from services.gateway.domain.messages import Accepted, Event, NewMessage, RunUpdate
 from services.gateway.domain.models import AgentId, RunId, SessionId
 
 _SERVICE = "agent"
@@ -32,7 +32,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class AgentClient:
-    """The `Agents` behind a channel; errors are those of that port."""
+    """The port `Agents` over a channel."""
 
     def __init__(self, channel: aio.Channel, calls: OutgoingCalls) -> None:
         self._agents = agent_service_pb2_grpc.AgentServiceStub(channel)
@@ -42,29 +42,31 @@ class AgentClient:
     async def open_session(
         self, identity: Identity, agent_id: AgentId, *, request_id: str
     ) -> SessionId:
-        """Open a session with an agent; the same request id gives the same session."""
+        """See the port."""
         request = agent_service_pb2.CreateSessionRequest(
             session=session_pb2.Session(agent_id=agent_id), request_id=request_id
         )
         try:
-            response = await _insisting(
+            response = await _retried(
                 lambda left: self._agents.CreateSession(
                     request, timeout=left, metadata=self._calls.metadata(identity)
                 )
             )
         except InvalidArgumentError as error:
-            raise _as_sent_to_us(error) from error
+            raise _with_our_fields(error) from error
         return SessionId(response.session.id)
 
-    async def start_run(self, identity: Identity, session_id: SessionId, said: Said) -> Accepted:
-        """Say something in a session; the same request id gives the same run."""
+    async def start_run(
+        self, identity: Identity, session_id: SessionId, message: NewMessage
+    ) -> Accepted:
+        """See the port."""
         request = run_service_pb2.StartRunRequest(
             session_id=session_id,
-            text=said.text,
-            request_id=said.request_id,
-            when_busy=convert.when_busy(said.when_busy),
+            text=message.text,
+            request_id=message.request_id,
+            when_busy=convert.when_busy(message.when_busy),
         )
-        response = await _insisting(
+        response = await _retried(
             lambda left: self._runs.StartRun(
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
@@ -72,9 +74,9 @@ class AgentClient:
         return convert.accepted(response)
 
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
-        """Ask for a run to be stopped."""
+        """See the port."""
         request = run_service_pb2.CancelRunRequest(run_id=run_id)
-        response = await _insisting(
+        response = await _retried(
             lambda left: self._runs.CancelRun(
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
@@ -82,9 +84,9 @@ class AgentClient:
         return convert.run_update(response.run)
 
     async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
-        """Where a run stands."""
+        """See the port."""
         request = run_service_pb2.GetRunRequest(run_id=run_id)
-        response = await _insisting(
+        response = await _retried(
             lambda left: self._runs.GetRun(
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
@@ -92,9 +94,9 @@ class AgentClient:
         return convert.run_update(response.run)
 
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
-        """The sequence of the newest message in a session; 0 while there is none."""
+        """See the port."""
         request = agent_service_pb2.GetSessionRequest(session_id=session_id)
-        response = await _insisting(
+        response = await _retried(
             lambda left: self._agents.GetSession(
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
@@ -104,7 +106,7 @@ class AgentClient:
     async def watch(
         self, identity: Identity, session_id: SessionId, *, after: int
     ) -> AsyncGenerator[Event, None]:
-        """What follows a sequence in a session, for as long as the replica asked goes on."""
+        """See the port."""
         request = run_service_pb2.WatchSessionRequest(session_id=session_id, after_sequence=after)
         call = self._runs.WatchSession(request, metadata=self._calls.metadata(identity))
         try:
@@ -125,11 +127,11 @@ def _translated() -> Iterator[None]:
         raise translated(error, service=_SERVICE) from error
 
 
-async def _insisting(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT:
-    """The answer to a call that does no harm when repeated: a line that breaks is tried again.
+async def _retried(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT:
+    """The answer to an idempotent call, which is retried when the connection breaks.
 
     Args:
-        call: takes the seconds that are left.
+        call: makes the call, given the seconds that are left for it.
     """
     now = asyncio.get_running_loop().time
     until = now() + time_left()
@@ -145,8 +147,8 @@ async def _insisting(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT
         return await call(until - now())
 
 
-def _as_sent_to_us(error: InvalidArgumentError) -> InvalidArgumentError:
-    """The same, with the fields where our own client put them."""
+def _with_our_fields(error: InvalidArgumentError) -> InvalidArgumentError:
+    """The error with field paths as in our own contract, where `agent_id` is not in a session."""
     return InvalidArgumentError(
         error.message.removeprefix("session."),
         metadata=error.metadata,

@@ -12,19 +12,19 @@ from services.gateway.domain.messages import (
     Event,
     Heartbeat,
     Message,
+    MessageRole,
     RunState,
     RunUpdate,
-    Speaker,
     ToolCall,
     WhenBusy,
 )
 from services.gateway.domain.models import RunId, SessionId
 
-_SPEAKERS: Mapping[int, Speaker] = {
-    session_pb2.Message.ROLE_USER: Speaker.USER,
-    session_pb2.Message.ROLE_ASSISTANT: Speaker.ASSISTANT,
-    session_pb2.Message.ROLE_TOOL: Speaker.TOOL,
-    session_pb2.Message.ROLE_SYSTEM: Speaker.SYSTEM,
+_MESSAGE_ROLES: Mapping[int, MessageRole] = {
+    session_pb2.Message.ROLE_USER: MessageRole.USER,
+    session_pb2.Message.ROLE_ASSISTANT: MessageRole.ASSISTANT,
+    session_pb2.Message.ROLE_TOOL: MessageRole.TOOL,
+    session_pb2.Message.ROLE_SYSTEM: MessageRole.SYSTEM,
 }
 _STATES: Mapping[int, RunState] = {
     run_pb2.Run.STATE_IDLE: RunState.IDLE,
@@ -44,7 +44,7 @@ _STOP_REASONS: Mapping[int, str] = {
 
 
 def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
-    """The same as the agent service spells it."""
+    """The value as the agent service has it."""
     match value:
         case WhenBusy.ENQUEUE:
             return run_pb2.WHEN_BUSY_ENQUEUE
@@ -59,7 +59,7 @@ def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
 
 
 def accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
-    """Where a message is that was said."""
+    """Where an accepted message is stored, and the run that answers it."""
     message = response.message
     return Accepted(
         SessionId(message.session_id), RunId(response.run.id), message.id, message.sequence
@@ -67,7 +67,7 @@ def accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
 
 
 def event(response: run_service_pb2.WatchSessionResponse) -> Event | None:
-    """What happened; None for a kind that this gateway is too old to know."""
+    """The event; None for a kind that this release does not know."""
     match response.WhichOneof("event"):
         case "message":
             return message(response.message)
@@ -86,7 +86,7 @@ def message(given: session_pb2.Message) -> Message:
         session_id=SessionId(given.session_id),
         run_id=RunId(given.run_id),
         sequence=given.sequence,
-        speaker=_SPEAKERS.get(given.role),
+        role=_MESSAGE_ROLES.get(given.role),
         text=given.text,
         create_time=from_timestamp(given.create_time),
         tool_calls=[ToolCall(call.id, call.name, call.arguments_json) for call in given.tool_calls],
@@ -98,7 +98,7 @@ def message(given: session_pb2.Message) -> Message:
 
 
 def run_update(run: run_pb2.Run) -> RunUpdate:
-    """Where a run stands."""
+    """The state of a run."""
     return RunUpdate(
         run_id=RunId(run.id),
         session_id=SessionId(run.session_id),

@@ -1,4 +1,4 @@
-"""Asks a service behind the gateway whether it is well, by gRPC's own health protocol."""
+"""Checks the health of a service behind the gateway, by gRPC's health protocol."""
 
 from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -21,10 +21,10 @@ class HealthProbe:
         )
 
     async def check(self) -> None:
-        """Return if the service says that it serves.
+        """Return if the service says that it is serving.
 
         Raises:
-            ServiceUnavailableError: it does not, or cannot be asked.
+            ServiceUnavailableError: it does not, or cannot be reached.
         """
         try:
             answer = await self._check(HealthCheckRequest(), timeout=_TIMEOUT)

@@ -1,0 +1,1 @@
+"""Keys, policy, conversations and streams; free of any transport or driver."""

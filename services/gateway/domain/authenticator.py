@@ -1,7 +1,7 @@
-"""Whose key it is that came with a call.
+"""Authenticates the API keys that come with calls.
 
-What the database said of a key is held for a few seconds, so that a revoked one fails everywhere
-soon. What it did not know is not held at all: a new key works at once.
+A key that was looked up is cached for a few seconds only, so that a revoked one soon fails
+everywhere. An unknown key is not cached at all, so that a new one works at once.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from services.gateway.domain.models import ApiKey, KeyId, StoredKey
 from services.gateway.domain.ports import KeyStore
 from services.gateway.domain.throttle import Throttle
 
-_MOST_HELD = 10_000
+_MOST_CACHED = 10_000
 
 
-class _Held:
-    """What the database said of a key, and when it was asked."""
+class _Cached:
+    """A cached key, with the time of its lookup."""
 
-    def __init__(self, stored: StoredKey, asked: float) -> None:
+    def __init__(self, stored: StoredKey, looked_up: float) -> None:
         self.stored = stored
-        self.asked = asked
-        self.asking = asyncio.Lock()
+        self.looked_up = looked_up
+        self.refreshing = asyncio.Lock()
 
 
 class Authenticator:
-    """Tells keys that hold from those that do not."""
+    """Tells valid keys from invalid ones."""
 
     def __init__(
         self,
@@ -44,79 +44,79 @@ class Authenticator:
         self._hold_seconds = hold_seconds
         self._clock = clock
         self._monotonic = monotonic
-        self._held: OrderedDict[KeyId, _Held] = OrderedDict()
+        self._cache: OrderedDict[KeyId, _Cached] = OrderedDict()
 
     async def authenticate(self, text: str, *, source: str) -> ApiKey:
-        """The key that a text is.
+        """The key for the secret that came with a call.
 
         Args:
-            text: what came with the call.
-            source: the address it came from; one that sent too many bad keys is turned away before
-                the database is asked, unless the key is one that has held here before.
+            text: the secret.
+            source: the address it came from. One that sent too many bad keys is refused without a
+                lookup, unless the key is cached.
 
         Raises:
-            InvalidKeyError: it is unknown, expired or revoked.
+            InvalidKeyError: the key is unknown, expired or revoked.
             TooManyFailuresError: the address sent too many bad keys.
-            ServiceError: the database cannot tell.
+            ServiceError: the database cannot be asked.
         """
         credential = parse(text)
-        held = self._held.get(credential.key_id) if credential else None
-        if credential and held and credential.proves(held.stored.digest):
-            stored = await self._fresh(held)
+        cached = self._cache.get(credential.key_id) if credential else None
+        if credential and cached and credential.proves(cached.stored.digest):
+            stored = await self._refreshed(cached)
         else:
-            stored = await self._first(credential, source)
+            stored = await self._look_up(credential, source)
         try:
-            return self._live(stored)
+            return self._valid(stored)
         except InvalidKeyError:
             self._throttle.count_failure(source)
             raise
 
     async def holds(self, key: ApiKey) -> bool:
-        """Whether a key that came with a call earlier still holds.
+        """Whether a key that was authenticated earlier is still valid.
 
         Raises:
-            ServiceError: the database cannot tell.
+            ServiceError: the database cannot be asked.
         """
-        held = self._held.get(key.id)
+        cached = self._cache.get(key.id)
         try:
-            stored = await (self._fresh(held) if held else self._keys.find(key.id))
-            return stored is not None and bool(self._live(stored))
+            stored = await (self._refreshed(cached) if cached else self._keys.find(key.id))
+            return stored is not None and bool(self._valid(stored))
         except InvalidKeyError:
             return False
 
     def forget(self, key_id: KeyId) -> None:
-        """Ask the database at the next call with this key."""
-        self._held.pop(key_id, None)
+        """Drop a key from the cache, so that the next call looks it up."""
+        self._cache.pop(key_id, None)
 
-    async def _first(self, credential: Credential | None, source: str) -> StoredKey:
+    async def _look_up(self, credential: Credential | None, source: str) -> StoredKey:
         if wait := self._throttle.wait(source):
             raise TooManyFailuresError(retry_after=wait)
-        asked = self._monotonic()
+        now = self._monotonic()
         stored = await self._keys.find(credential.key_id) if credential else None
         if credential is None or stored is None or not credential.proves(stored.digest):
             self._throttle.count_failure(source)
             raise InvalidKeyError("The API key is not valid.")
-        self._hold(stored, asked)
+        self._remember(stored, now)
         return stored
 
-    async def _fresh(self, held: _Held) -> StoredKey:
-        async with held.asking:
-            if self._monotonic() - held.asked >= self._hold_seconds:
-                asked = self._monotonic()
-                stored = await self._keys.find(held.stored.key.id)
+    async def _refreshed(self, cached: _Cached) -> StoredKey:
+        async with cached.refreshing:
+            if self._monotonic() - cached.looked_up >= self._hold_seconds:
+                now = self._monotonic()
+                stored = await self._keys.find(cached.stored.key.id)
                 if stored is None:
-                    self.forget(held.stored.key.id)
+                    self.forget(cached.stored.key.id)
                     raise InvalidKeyError("The API key is not valid.")
-                held.stored, held.asked = stored, asked
-        return held.stored
+                cached.stored, cached.looked_up = stored, now
+        return cached.stored
 
-    def _hold(self, stored: StoredKey, asked: float) -> None:
-        self._held[stored.key.id] = _Held(stored, asked)
-        if len(self._held) > _MOST_HELD:
-            self._held.popitem(last=False)
+    def _remember(self, stored: StoredKey, now: float) -> None:
+        self._cache[stored.key.id] = _Cached(stored, now)
+        if len(self._cache) > _MOST_CACHED:
+            self._cache.popitem(last=False)
 
-    def _live(self, stored: StoredKey) -> ApiKey:
-        """The key; only who has its secret learns that it was revoked or has expired."""
+    def _valid(self, stored: StoredKey) -> ApiKey:
+        """The key, if it is valid; only the owner of its secret learns that it no longer is."""
         key = stored.key
         if key.revoke_time is not None:
             self.forget(key.id)

@@ -1,6 +1,6 @@
-"""The administrator's key that whoever runs ChatMind is entitled to.
+"""The first administrator's key of an installation.
 
-The right comes from having the database: no other key is needed to get this one.
+Whoever has access to the database may have it; no other key is needed.
 """
 
 from services.common.clock import Clock
@@ -21,24 +21,24 @@ _ADMINISTRATOR = NewKey(
 async def ensure_admin_key(
     keys: KeyStore, issuer: Issuer, file: KeyFile, *, clock: Clock
 ) -> ApiKey:
-    """See that the file holds an operator's key that works: the one it has, else a fresh one.
+    """Ensure that the file holds a valid operator's key: the one it has, otherwise a new one.
 
     Raises:
         KeyFileError: the file holds something else, or cannot be read or written.
     """
     present = file.read()
-    if present is not None and (key := await _working(keys, present, clock=clock)):
+    if present is not None and (key := await _valid_operator(keys, present, clock=clock)):
         return key
     issued = await issuer.issue(_ADMINISTRATOR)
     file.write(issued.secret)
     return issued.key
 
 
-async def _working(keys: KeyStore, text: str, *, clock: Clock) -> ApiKey | None:
+async def _valid_operator(keys: KeyStore, text: str, *, clock: Clock) -> ApiKey | None:
     credential = parse(text)
     stored = await keys.find(credential.key_id) if credential else None
     if credential is None or stored is None or not credential.proves(stored.digest):
         return None
     key = stored.key
-    works = key.revoke_time is None and not key.expired(clock())
-    return key if works and Role.OPERATOR in key.roles else None
+    valid = key.revoke_time is None and not key.expired(clock())
+    return key if valid and Role.OPERATOR in key.roles else None

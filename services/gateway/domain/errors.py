@@ -1,4 +1,4 @@
-"""What can go wrong at the gateway, each with a reason of the contract."""
+"""The gateway's errors, each with its reason in the contract."""
 
 from services.common.errors import (
     AbortedError,
@@ -38,7 +38,7 @@ class TooManyFailuresError(ResourceExhaustedError):
 
 
 class ScopeMissingError(PermissionDeniedError):
-    """The key's roles or scopes do not reach this far."""
+    """The key's roles or scopes do not permit this."""
 
     def __init__(self, message: str, *, scope: str) -> None:
         super().__init__(message, metadata={"scope": scope})
@@ -56,31 +56,31 @@ class ServiceUnavailableError(UnavailableError):
 
 
 class DrainingError(UnavailableError):
-    """A replica is shutting down; another one goes on."""
+    """This replica is shutting down; another one can continue."""
 
     reason = "DRAINING"
 
 
 class RunInProgressError(FailedPreconditionError):
-    """The session is busy and the caller asked for REJECT."""
+    """The session is busy, and the caller asked for REJECT."""
 
     reason = "RUN_IN_PROGRESS"
 
 
 class AgentDeletedError(FailedPreconditionError):
-    """The session's agent is gone."""
+    """The session's agent was deleted."""
 
     reason = "AGENT_DELETED"
 
 
 class QueueFullError(ResourceExhaustedError):
-    """Too many messages of the session wait."""
+    """Too many messages are waiting in the session."""
 
     reason = "QUEUE_FULL"
 
 
 class SequenceAheadError(OutOfRangeError):
-    """The stream was to begin past the newest message."""
+    """The stream was to start after the newest message."""
 
     reason = "SEQUENCE_AHEAD"
 
@@ -92,11 +92,11 @@ class SlowConsumerError(AbortedError):
 
 
 class KeyFileError(StartupError):
-    """The file for the administrator's key cannot be used; only ever told to the operator."""
+    """The file for the administrator's key cannot be used; the message is for the operator."""
 
 
 def unknown_key(identifier: str) -> NotFoundError:
-    """The error for a key that is absent or another tenant's: one text for both."""
+    """The error for a key that is absent or another tenant's; both read the same."""
     return NotFoundError(
         f"No API key {identifier}.", metadata={"resource": "api_key", "id": identifier}
     )

@@ -1,4 +1,4 @@
-"""Making API keys."""
+"""Issues API keys."""
 
 import secrets
 
@@ -10,7 +10,7 @@ from services.gateway.domain.ports import KeyStore
 
 
 class Issuer:
-    """Makes keys; whoever asks was found to be allowed to."""
+    """Issues keys; the caller has already checked that this is permitted."""
 
     def __init__(self, keys: KeyStore, *, new_id: NewId, clock: Clock) -> None:
         self._keys = keys
@@ -18,7 +18,7 @@ class Issuer:
         self._clock = clock
 
     async def issue(self, asked: NewKey) -> IssuedKey:
-        """Make a key and keep all of it but its secret."""
+        """Create a key and store all of it but its secret."""
         key = ApiKey(
             id=key_id_of(self._new_id()),
             display_name=asked.display_name,

@@ -1,8 +1,8 @@
-"""What a key looks like: `cm_<key id>_<secret and checksum>`.
+"""The format of a key: `cm_<key id>_<secret><checksum>`.
 
-The secret is 256 random bits in 43 characters; nobody can guess it, so its plain SHA-256 is kept
-and no slow hash is needed. Six more characters are the CRC-32 of all before them: they tell a
-mistyped key, and a key found by a scanner, from any other text without asking the database.
+The secret is 256 random bits in 43 characters. Since nobody can guess it, its plain SHA-256 is
+stored and no slow hash is needed. The last six characters are the CRC-32 of all before them: they
+let mistyped keys be refused, and leaked ones be found, without asking the database.
 """
 
 import hashlib
@@ -17,7 +17,9 @@ SECRET_BYTES = 32
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_LENGTH, _CHECKSUM_LENGTH = 43, 6
-_FORM = re.compile(rf"(cm_([0-9a-f]{{32}})_[0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9A-Za-z]{{6}})")
+_FORMAT = re.compile(
+    rf"(cm_([0-9a-f]{{32}})_[0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9A-Za-z]{{{_CHECKSUM_LENGTH}}})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +28,24 @@ class Credential:
 
     Attributes:
         key_id: the public part.
-        digest: the SHA-256 of the whole.
+        digest: the SHA-256 of the whole key.
     """
 
     key_id: KeyId
     digest: bytes
 
     def proves(self, digest: bytes) -> bool:
-        """Whether it is the key that was stored with this digest; takes the same time for any."""
+        """Whether this is the key stored with a digest; takes the same time for any digest."""
         return hmac.compare_digest(self.digest, digest)
 
 
 def key_id_of(identifier: str) -> KeyId:
-    """The key id of a UUID: the same without its dashes."""
+    """The key id for a UUID: its hexadecimal digits without dashes."""
     return KeyId(identifier.replace("-", ""))
 
 
 def compose(key_id: KeyId, secret: bytes) -> str:
-    """The whole key, to be shown once.
+    """The whole key, to be shown only once.
 
     Args:
         key_id: the public part.
@@ -54,16 +56,16 @@ def compose(key_id: KeyId, secret: bytes) -> str:
 
 
 def digest_of(text: str) -> bytes:
-    """What is kept of a whole key."""
+    """The SHA-256 of a whole key, which is stored in its place."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def parse(text: str) -> Credential | None:
-    """The credential that a text holds; nothing where it has not the form of a key."""
-    form = _FORM.fullmatch(text)
-    if form is None or form[3] != _checksum(form[1]):
+    """The credential in a text; None if it does not have the format of a key."""
+    match = _FORMAT.fullmatch(text)
+    if match is None or match[3] != _checksum(match[1]):
         return None
-    return Credential(KeyId(form[2]), digest_of(text))
+    return Credential(KeyId(match[2]), digest_of(text))
 
 
 def _checksum(body: str) -> str:

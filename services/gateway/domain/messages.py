@@ -1,4 +1,4 @@
-"""What clients see of a session: messages, runs, and signs of life."""
+"""What clients see of a session: messages, runs and heartbeats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from services.common.text import Json
 from services.gateway.domain.models import RunId, SessionId
 
 
-class Speaker(Enum):
-    """Who speaks."""
+class MessageRole(Enum):
+    """Who a message is from."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -20,7 +20,7 @@ class Speaker(Enum):
 
 
 class RunState(Enum):
-    """Where a run stands."""
+    """The state of a run."""
 
     IDLE = "idle"
     PLANNING = "planning"
@@ -38,7 +38,7 @@ class RunState(Enum):
 
 
 class WhenBusy(Enum):
-    """What happens to a message for a session that is busy with another run."""
+    """What happens to a message while its session is busy with another run."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -57,7 +57,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage of a document; lines count from 1."""
+    """A passage of a document; lines are counted from 1."""
 
     label: str
     knowledge_base_id: str
@@ -72,13 +72,13 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One completed message, as described in the contract."""
+    """A completed message, with the fields of the contract; `role` is None if it is unknown."""
 
     id: str
     session_id: SessionId
     run_id: RunId
     sequence: int
-    speaker: Speaker | None
+    role: MessageRole | None
     text: str
     create_time: datetime
     tool_calls: Sequence[ToolCall] = ()
@@ -90,7 +90,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """Where a run stands; `stop_reason` and the error are empty until it has ended."""
+    """A change of a run; `state` is None if it is unknown.
+
+    `stop_reason` and the error are empty until the run has ended.
+    """
 
     run_id: RunId
     session_id: SessionId
@@ -103,18 +106,18 @@ class RunUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A sign of life."""
+    """A sign that the stream is alive."""
 
     time: datetime
 
 
 Event: TypeAlias = Message | RunUpdate | Heartbeat
-"""What may happen in a session."""
+"""Something that happens in a session."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a user says, once and for all: a repeat has the same request id."""
+class NewMessage:
+    """A message to send; a retry has the same request id."""
 
     text: str
     request_id: str
@@ -123,7 +126,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Where a message is that was said."""
+    """Where an accepted message is stored, and the run that answers it."""
 
     session_id: SessionId
     run_id: RunId

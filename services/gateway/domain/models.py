@@ -1,4 +1,4 @@
-"""Who calls: API keys and what they may be used for."""
+"""API keys, and what they may be used for."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,12 +27,12 @@ class ApiKey:
     """A credential, without its secret.
 
     Attributes:
-        id: the public part; a key made a millisecond later has a greater one.
+        id: the public part; later keys have greater ids, to the millisecond.
         display_name: what it is for.
         tenant: the tenant that its calls act in.
         user_id: the user that its calls act as.
-        roles: what that user is.
-        narrowed_to: what it may be used for; empty for all that its roles give.
+        roles: the roles of that user.
+        narrowed_to: the scopes it may be used for; empty for all that its roles give.
         create_time: when it was created.
         expire_time: when it stops working, if ever.
         revoke_time: when it was revoked, if it was.
@@ -50,20 +50,20 @@ class ApiKey:
 
     @property
     def identity(self) -> Identity:
-        """Whom its calls are made for."""
+        """The identity that its calls act for."""
         return Identity(self.tenant, self.user_id, self.roles)
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is up."""
+        """Whether it has expired."""
         return self.expire_time is not None and self.expire_time <= now
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A key as it is kept.
+    """A key as it is stored.
 
     Attributes:
-        key: what is known of it.
+        key: all but the secret.
         digest: the SHA-256 of the whole secret.
     """
 
@@ -73,14 +73,14 @@ class StoredKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What somebody asks a new key to be.
+    """A key to be created.
 
     Attributes:
         display_name: what it is for.
         tenant: the tenant that its calls act in.
         user_id: the user that its calls act as.
-        roles: what that user is.
-        narrowed_to: what it may be used for; empty for all that its roles give.
+        roles: the roles of that user.
+        narrowed_to: the scopes it may be used for; empty for all that its roles give.
         expire_time: when it stops working, if ever.
     """
 
@@ -94,11 +94,11 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A key at the one moment when its secret is known.
+    """A new key, at the only moment when its secret is known.
 
     Attributes:
-        key: what is known of it.
-        secret: the whole key, as it is sent; not part of any text form of this.
+        key: all but the secret.
+        secret: the whole key, as clients send it; left out of `repr`.
     """
 
     key: ApiKey

@@ -1,7 +1,7 @@
 """Who may call what: each method needs one scope, roles give scopes, and a key may narrow them.
 
-What stands in no table here is not served. A key with the scope ADMIN may hand out every scope of
-the roles it hands out, also those that it was narrowed out of itself: it manages access.
+Methods that are not listed here are not served. A key with the scope ADMIN manages access: it may
+grant every scope of the roles it grants, including scopes that it has been narrowed out of itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,23 +87,23 @@ _SCOPE_OF_METHOD: Mapping[str, Scope] = {
 
 
 def scope_of(method: str) -> Scope | None:
-    """The scope that a method `/package.Service/Method` needs; none where it is not served."""
+    """The scope that a method `/package.Service/Method` needs; None if it is not served."""
     return _SCOPE_OF_METHOD.get(method)
 
 
 def scopes_of(roles: Iterable[Role]) -> frozenset[Scope]:
-    """All that these roles give."""
+    """All scopes that these roles give."""
     return frozenset[Scope]().union(*(_SCOPES[role] for role in roles))
 
 
 def scopes_of_key(key: ApiKey) -> frozenset[Scope]:
-    """What the key may be used for."""
+    """The scopes that a key may be used for."""
     given = scopes_of(key.roles)
     return given & key.narrowed_to if key.narrowed_to else given
 
 
 def require(key: ApiKey, scope: Scope) -> None:
-    """See that the key may be used for something.
+    """Check that a key may be used for a scope.
 
     Raises:
         ScopeMissingError: it may not.
@@ -115,5 +115,5 @@ def require(key: ApiKey, scope: Scope) -> None:
 
 
 def rank(roles: Iterable[Role]) -> int:
-    """How high the highest of the roles stands."""
+    """The rank of the highest of these roles; 0 if there are none."""
     return max((_RANKS[role] for role in roles), default=0)

@@ -1,4 +1,4 @@
-"""How ChatMind is, for operators and load balancers; nothing here says anything of a tenant."""
+"""The status of ChatMind, for operators and load balancers; it says nothing about tenants."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ _TIMEOUT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How ChatMind was a moment ago.
+    """The status as of a moment ago.
 
     Attributes:
-        components: what the gateway depends on, and whether each is well.
+        components: what the gateway depends on, and whether each works.
         draining: whether this gateway is about to stop.
         start_time: when this gateway started.
-        open_calls: how many calls of each kind go on.
+        open_calls: how many calls of each kind are running.
     """
 
     components: Mapping[str, bool]
@@ -29,12 +29,12 @@ class Status:
 
     @property
     def ready(self) -> bool:
-        """Whether calls had better be sent here."""
+        """Whether this gateway should get calls."""
         return not self.draining and all(self.components.values())
 
 
 class StatusBoard:
-    """Asks what the gateway depends on, at most once a while however often it is asked itself."""
+    """Checks what the gateway depends on, at most once per `hold_seconds`."""
 
     def __init__(
         self,
@@ -49,35 +49,35 @@ class StatusBoard:
         self._open_calls = open_calls
         self._hold_seconds = hold_seconds
         self._start_time = clock()
-        self._asking = asyncio.Lock()
-        self._asked = float("-inf")
+        self._checking = asyncio.Lock()
+        self._checked = float("-inf")
         self._components: Mapping[str, bool] = {}
 
     def drain(self) -> None:
-        """From now on, say that this gateway is about to stop."""
+        """Report from now on that this gateway is about to stop."""
         self._draining = True
 
     async def status(self) -> Status:
-        """How ChatMind is now, or was a moment ago."""
+        """The status, at most `hold_seconds` old."""
         now = asyncio.get_running_loop().time
-        async with self._asking:
-            if now() - self._asked >= self._hold_seconds:
-                self._components = await self._ask_all()
-                self._asked = now()
+        async with self._checking:
+            if now() - self._checked >= self._hold_seconds:
+                self._components = await self._check_all()
+                self._checked = now()
         return Status(self._components, self._draining, self._start_time, self._open_calls())
 
-    async def _ask_all(self) -> Mapping[str, bool]:
+    async def _check_all(self) -> Mapping[str, bool]:
         async with asyncio.TaskGroup() as group:
-            asked = {
-                name: group.create_task(_is_well(probe)) for name, probe in self._probes.items()
+            checks = {
+                name: group.create_task(_works(probe)) for name, probe in self._probes.items()
             }
-        return {name: task.result() for name, task in asked.items()}
+        return {name: check.result() for name, check in checks.items()}
 
 
-async def _is_well(probe: Probe) -> bool:
+async def _works(probe: Probe) -> bool:
     try:
         async with asyncio.timeout(_TIMEOUT):
             await probe.check()
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, it is not well
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, it does not work
         return False
     return True

@@ -1,8 +1,8 @@
-"""Following a session over breaks of what is behind the gateway.
+"""Following a session across interruptions behind the gateway.
 
-A stream is a view: the agent service keeps the messages, and each watch of it resumes after the
-last one that came through. So a replica that stops, or a line that breaks, costs a client nothing
-but a moment: no message is left out, and none is sent twice.
+The agent service keeps the messages, and each watch of it resumes after the last one that came
+through. So when a replica stops or a connection breaks, the client loses a moment, but no message
+is missing and none is sent twice.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from services.gateway.domain.models import RunId, SessionId
 from services.gateway.domain.ports import Agents
 
 Send: TypeAlias = Callable[[Event, int], Awaitable[None]]
-"""Gives the client an event and the sequence up to which every message has now been sent; returns
-when there is room for the next."""
+"""Sends the client an event, with the sequence up to which every message has now been sent; returns
+when there is room for the next one."""
 
 _Queue: TypeAlias = "asyncio.Queue[tuple[Event, int] | ServiceError]"
 
@@ -34,15 +34,15 @@ _MOST_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a stream does what, in seconds.
+    """The times of a stream, in seconds.
 
     Attributes:
         heartbeat: the longest silence.
-        first_patience: how long to try to reach the agent service at first.
-        patience: how long to try to reach it again.
-        first_pause: before the first new attempt; it doubles, up to `longest_pause`.
-        longest_pause: see there.
-        lasted: a watch that went on for so long is not a failed attempt.
+        first_patience: how long to try to reach the agent service at the start.
+        patience: how long to try to reach it again later.
+        first_pause: before the first retry; it doubles with each, up to `longest_pause`.
+        longest_pause: before any retry.
+        lasted: a watch that lasted so long was not a failed attempt.
     """
 
     heartbeat: float = 15.0
@@ -64,10 +64,16 @@ class Stream:
     async def follow(
         self, identity: Identity, session_id: SessionId, send: Send, *, after: int | None
     ) -> None:
-        """Send what follows a sequence, until cancelled; None for what is new from now on.
+        """Send the events after a sequence, until cancelled.
+
+        Args:
+            identity: on whose behalf.
+            session_id: the session.
+            send: sends one event.
+            after: the last sequence that the client has; None for only what is new from now on.
 
         Raises:
-            ServiceError: the agent service refuses, or stays away.
+            ServiceError: the agent service refuses, or stays unreachable.
         """
         if after is None:
             after = await self._agents.last_sequence(identity, session_id)
@@ -110,7 +116,11 @@ class Stream:
 
 
 class _Watch:
-    """Watches of one session that go on where the one before ended."""
+    """Consecutive watches of one session, each of which continues where the last one ended.
+
+    Attributes:
+        heard: whether the present watch has brought any event.
+    """
 
     def __init__(
         self, agents: Agents, identity: Identity, session_id: SessionId, after: int
@@ -123,7 +133,7 @@ class _Watch:
         self._runs: OrderedDict[RunId, RunUpdate] = OrderedDict()
 
     async def once(self, queue: _Queue) -> ServiceError | None:
-        """Queue what is new until the watch ends; gives why, where another would end like it."""
+        """Queue what is new until the watch ends; returns the error if a retry would not help."""
         self.heard = False
         open_runs = [run for run in self._runs.values() if not (run.state and run.state.final)]
         events = self._agents.watch(self._identity, self._session_id, after=self._through)
@@ -143,7 +153,7 @@ class _Watch:
         return None
 
     async def _catch_up(self, open_runs: Sequence[RunUpdate], queue: _Queue) -> None:
-        """Tell of runs that may have ended between two watches; all messages were told before."""
+        """Queue updates of runs that may have ended between two watches, after their messages."""
         for run in open_runs:
             if run is self._runs.get(run.run_id):
                 update = await self._agents.get_run(self._identity, run.run_id)
@@ -164,7 +174,7 @@ class _Watch:
                 assert_never(event)
 
     def _has_changed(self, update: RunUpdate) -> bool:
-        """Whether a run stands elsewhere than last told: a new watch tells of it again."""
+        """Whether this is news: a new watch repeats the last state of the newest run."""
         before = self._runs.get(update.run_id)
         self._runs[update.run_id] = update
         if len(self._runs) > _MOST_RUNS:

@@ -1,4 +1,4 @@
-"""How many bad keys one address may send: a few at once, then one every few seconds."""
+"""Limits how many bad keys one address may send: a few at once, then one every few seconds."""
 
 import ipaddress
 from collections import OrderedDict
@@ -10,7 +10,7 @@ _IPV6_SITE_BITS = 64
 
 
 class Throttle:
-    """A bucket of failures for each address; the addresses seen longest ago are forgotten."""
+    """A token bucket for each address; those that failed longest ago are forgotten."""
 
     def __init__(
         self,
@@ -27,11 +27,11 @@ class Throttle:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, source: str) -> float:
-        """Seconds until this address may try again; 0 where it may now."""
+        """Seconds until an address may try again; 0 if it may now."""
         return max(0.0, (1 - self._left(source)) / self._per_second)
 
     def count_failure(self, source: str) -> None:
-        """A bad key came from this address."""
+        """Count a bad key from an address."""
         self._buckets[source] = (max(0.0, self._left(source) - 1), self._monotonic())
         self._buckets.move_to_end(source)
         if len(self._buckets) > self._most_sources:
@@ -46,9 +46,9 @@ class Throttle:
 
 
 def source_of(peer: str) -> str:
-    """The address that a peer such as `ipv4:10.0.0.7:40100` is counted under.
+    """The address under which a peer such as `ipv4:10.0.0.7:40100` is counted.
 
-    Of IPv6 the network counts, since whoever has one address there has all of them.
+    For IPv6 this is the /64 network, since whoever has one address there has all of them.
     """
     kind, _, address = unquote(peer).partition(":")
     if kind not in {"ipv4", "ipv6"}:

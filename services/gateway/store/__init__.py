@@ -1,0 +1,1 @@
+"""Stores for API keys."""

@@ -9,26 +9,26 @@ from services.gateway.domain.models import ApiKey, KeyId, StoredKey
 
 
 class MemoryKeyStore:
-    """A `KeyStore` that forgets with its process."""
+    """The port `KeyStore` in a dictionary."""
 
     def __init__(self) -> None:
         self._stored: dict[KeyId, StoredKey] = {}
 
     async def add(self, stored: StoredKey) -> None:
-        """Keep a new key."""
+        """See the port."""
         self._stored[stored.key.id] = stored
 
     async def find(self, key_id: KeyId) -> StoredKey | None:
-        """The key with this id, whoever's it is."""
+        """See the port."""
         return self._stored.get(key_id)
 
     async def get(self, key_id: KeyId, *, tenant: str | None) -> ApiKey | None:
-        """One key of a tenant, or of any for None."""
+        """See the port."""
         stored = self._stored.get(key_id)
         return stored.key if stored and tenant in {None, stored.key.tenant} else None
 
     async def page(self, page: Page, *, tenant: str | None) -> Sequence[ApiKey]:
-        """Keys of a tenant, or of every one for None, oldest first."""
+        """See the port."""
         after = page.after[0] if page.after else ""
         keys = (self._stored[key_id].key for key_id in sorted(self._stored) if key_id > after)
         return [key for key in keys if tenant in {None, key.tenant}][: page.size]
@@ -36,7 +36,7 @@ class MemoryKeyStore:
     async def revoke(
         self, key_id: KeyId, *, tenant: str | None, revoke_time: datetime
     ) -> ApiKey | None:
-        """Revoke a key for good; one that was revoked before keeps its time."""
+        """See the port."""
         key = await self.get(key_id, tenant=tenant)
         if key is None:
             return None

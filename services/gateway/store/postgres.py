@@ -32,13 +32,13 @@ RETURNING *
 
 
 class PostgresKeyStore:
-    """A `KeyStore` over a pool whose schema is `gateway`."""
+    """The port `KeyStore` over a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def add(self, stored: StoredKey) -> None:
-        """Keep a new key."""
+        """See the port."""
         key = stored.key
         async with connection(self._pool) as lent:
             await lent.execute(
@@ -56,19 +56,19 @@ class PostgresKeyStore:
             )
 
     async def find(self, key_id: KeyId) -> StoredKey | None:
-        """The key with this id, whoever's it is."""
+        """See the port."""
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(_FIND, key_id)
         return StoredKey(_key(row), bytes(row["digest"])) if row else None
 
     async def get(self, key_id: KeyId, *, tenant: str | None) -> ApiKey | None:
-        """One key of a tenant, or of any for None."""
+        """See the port."""
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(_GET, key_id, tenant)
         return _key(row) if row else None
 
     async def page(self, page: Page, *, tenant: str | None) -> Sequence[ApiKey]:
-        """Keys of a tenant, or of every one for None, oldest first."""
+        """See the port."""
         after = page.after[0] if page.after else ""
         async with connection(self._pool) as lent:
             if tenant is None:
@@ -80,20 +80,20 @@ class PostgresKeyStore:
     async def revoke(
         self, key_id: KeyId, *, tenant: str | None, revoke_time: datetime
     ) -> ApiKey | None:
-        """Revoke a key for good; one that was revoked before keeps its time."""
+        """See the port."""
         async with connection(self._pool) as lent:
             row = await lent.fetchrow(_REVOKE, key_id, tenant, revoke_time)
         return _key(row) if row else None
 
 
 class DatabaseProbe:
-    """Asks the database for a sign of life."""
+    """The port `Probe` for the database."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def check(self) -> None:
-        """Return if it answers.
+        """Return if the database answers.
 
         Raises:
             ServiceError: it does not.

@@ -1,0 +1,1 @@
+"""The HTTP side of the gateway: health checks and the status page."""

@@ -1,4 +1,4 @@
-"""The HTTP application: routes, static files, and headers that every answer carries."""
+"""The HTTP application: routes, static files, and the headers of every answer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """Adds to every answer, errors included, what keeps browsers from being used against us."""
+    """Adds to every answer, errors included, the headers that protect browsers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,6 +45,6 @@ class SafeHeaders:
 
 
 def make_app(routes: Sequence[Route]) -> ASGIApp:
-    """The application with these routes beside its static files."""
+    """The application with these routes and its static files."""
     static = Mount("/static", StaticFiles(directory=_STATIC))
     return SafeHeaders(Starlette(routes=[*routes, static]))

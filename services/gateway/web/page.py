@@ -1,4 +1,4 @@
-"""The status page: plain HTML that needs no script."""
+"""The status page: plain HTML without scripts."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

@@ -1,4 +1,6 @@
-"""What the gateway answers over HTTP."""
+"""The gateway's HTTP routes."""
+
+from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -8,11 +10,9 @@ from services.common.clock import Clock
 from services.gateway.domain.status import StatusBoard
 from services.gateway.web.page import status_page
 
-_UNAVAILABLE = 503
-
 
 def routes(board: StatusBoard, *, version: str, clock: Clock) -> list[Route]:
-    """The status page, and what load balancers ask."""
+    """The status page, and the checks for load balancers."""
 
     async def alive(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -25,7 +25,7 @@ def routes(board: StatusBoard, *, version: str, clock: Clock) -> list[Route]:
                 "draining": status.draining,
                 "components": dict(status.components),
             },
-            status_code=200 if status.ready else _UNAVAILABLE,
+            status_code=HTTPStatus.OK if status.ready else HTTPStatus.SERVICE_UNAVAILABLE,
         )
 
     async def page(_: Request) -> Response:

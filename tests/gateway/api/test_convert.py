@@ -8,28 +8,28 @@ from chatmind.gateway.v1 import gateway_service_pb2 as pb
 
 from services.common.identity import Role
 from services.gateway.api import convert
-from services.gateway.domain.messages import Heartbeat, Said, WhenBusy
+from services.gateway.domain.messages import Heartbeat, NewMessage, WhenBusy
 from services.gateway.domain.models import ApiKey, KeyId, NewKey, Scope
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-class TestSaid:
+class TestNewMessage:
     def test_text_that_cannot_be_kept_is_cleaned(self) -> None:
-        assert convert.said(pb.SendMessageRequest(text="a\0b", request_id="7")) == Said(
-            "a\ufffdb", "7", WhenBusy.ENQUEUE
-        )
+        assert convert.new_message(
+            pb.SendMessageRequest(text="a\0b", request_id="7")
+        ) == NewMessage("a\ufffdb", "7", WhenBusy.ENQUEUE)
 
     @pytest.mark.parametrize("name", ["ENQUEUE", "REJECT", "INTERRUPT", "ROLLBACK"])
     def test_words_keep_their_meaning(self, name: str) -> None:
         request = pb.SendMessageRequest(when_busy=pb.WhenBusy.Value(f"WHEN_BUSY_{name}"))
 
-        assert convert.said(request).when_busy is WhenBusy[name]
+        assert convert.new_message(request).when_busy is WhenBusy[name]
 
 
 class TestStreamed:
     def test_a_heartbeat_says_how_far_all_was_sent(self) -> None:
-        response = convert.streamed(Heartbeat(NOON), 7)
+        response = convert.stream_messages_response(Heartbeat(NOON), 7)
 
         assert response.WhichOneof("event") == "heartbeat"
         assert response.heartbeat.time.ToDatetime(UTC) == NOON

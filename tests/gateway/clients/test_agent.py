@@ -14,7 +14,7 @@ from services.common.errors import InvalidArgumentError, NotFoundError, Unavaila
 from services.common.identity import Identity, IdentitySigner, Role, load_signing_key
 from services.gateway.clients.agent import AgentClient
 from services.gateway.domain.errors import ServiceUnavailableError
-from services.gateway.domain.messages import Heartbeat, Message, Said, WhenBusy
+from services.gateway.domain.messages import Heartbeat, Message, NewMessage, WhenBusy
 from services.gateway.domain.models import AgentId, RunId, SessionId
 from tests.gateway.fake_agent import FakeAgent
 from tests.gateway.installation import (
@@ -26,7 +26,7 @@ from tests.gateway.installation import (
 )
 
 ADA = Identity("acme", "ada", frozenset({Role.VIEWER}))
-HELLO = Said("hello", "0190a5b8-0000-7000-8000-000000000000", WhenBusy.ENQUEUE)
+HELLO = NewMessage("hello", "0190a5b8-0000-7000-8000-000000000000", WhenBusy.ENQUEUE)
 
 
 @pytest.fixture

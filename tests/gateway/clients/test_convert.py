@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from services.gateway.api import convert as outward
 from services.gateway.clients import convert
-from services.gateway.domain.messages import Heartbeat, RunState, Speaker, WhenBusy
+from services.gateway.domain.messages import Heartbeat, MessageRole, RunState, WhenBusy
 
 MESSAGE = {
     "id": "m1",
@@ -46,7 +46,7 @@ class TestMessage:
             field.json_name for field in session_pb2.Message.DESCRIPTOR.fields
         }
 
-        outer = outward.streamed(convert.message(inner), 7).message
+        outer = outward.stream_messages_response(convert.message(inner), 7).message
 
         assert json_format.MessageToDict(outer) == MESSAGE
 
@@ -56,15 +56,17 @@ class TestMessage:
 
         message = convert.message(inner)
 
-        assert message.speaker is Speaker[role]
-        outer = outward.streamed(message, 1).message
+        assert message.role is MessageRole[role]
+        outer = outward.stream_messages_response(message, 1).message
         assert message_pb2.Message.Role.Name(outer.role) == f"ROLE_{role}"
 
     def test_numbers_that_json_lacks_pass(self) -> None:
         inner = session_pb2.Message()
         inner.metadata.fields["score"].number_value = float("inf")
 
-        assert outward.streamed(convert.message(inner), 1).message.metadata["score"] == float("inf")
+        assert outward.stream_messages_response(convert.message(inner), 1).message.metadata[
+            "score"
+        ] == float("inf")
 
 
 class TestRunUpdate:

@@ -10,10 +10,10 @@ from services.gateway.domain.messages import (
     Accepted,
     Event,
     Message,
+    MessageRole,
+    NewMessage,
     RunState,
     RunUpdate,
-    Said,
-    Speaker,
 )
 from services.gateway.domain.models import AgentId, RunId, SessionId
 from tests.gateway.domain.fixed import NOON
@@ -26,7 +26,9 @@ HANG = 3600.0
 
 def message(sequence: int) -> Message:
     """The message with this sequence."""
-    return Message(f"m{sequence}", SESSION, RunId("run"), sequence, Speaker.ASSISTANT, "text", NOON)
+    return Message(
+        f"m{sequence}", SESSION, RunId("run"), sequence, MessageRole.ASSISTANT, "text", NOON
+    )
 
 
 def run(state: RunState, run_id: str = "run") -> RunUpdate:
@@ -43,7 +45,7 @@ class ScriptedAgents:
         self.runs: dict[str, RunUpdate] = {}
         self.looked_up: list[str] = []
         self.opened: list[str] = []
-        self.said: list[tuple[SessionId, Said]] = []
+        self.messages: list[tuple[SessionId, NewMessage]] = []
         self._watches = list(watches)
         self._last_sequence = last_sequence
 
@@ -54,9 +56,11 @@ class ScriptedAgents:
         self.opened.append(request_id)
         return SessionId(f"session of {request_id}")
 
-    async def start_run(self, identity: Identity, session_id: SessionId, said: Said) -> Accepted:
+    async def start_run(
+        self, identity: Identity, session_id: SessionId, message: NewMessage
+    ) -> Accepted:
         """Accept everything."""
-        self.said.append((session_id, said))
+        self.messages.append((session_id, message))
         return Accepted(session_id, RunId("run"), "message", 1)
 
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
@@ -69,7 +73,7 @@ class ScriptedAgents:
         return self.runs[run_id]
 
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
-        """What the test said."""
+        """What the test prepared."""
         return self._last_sequence
 
     async def watch(

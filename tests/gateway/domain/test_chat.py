@@ -3,7 +3,7 @@
 import uuid
 
 from services.gateway.domain.chat import Chat
-from services.gateway.domain.messages import RunState, Said, WhenBusy
+from services.gateway.domain.messages import NewMessage, RunState, WhenBusy
 from services.gateway.domain.models import AgentId, RunId
 from tests.gateway.domain.fixed import next_id
 from tests.gateway.domain.scripted_agents import ADA, SESSION, ScriptedAgents
@@ -11,42 +11,42 @@ from tests.gateway.domain.scripted_agents import ADA, SESSION, ScriptedAgents
 AGENT = AgentId("agent")
 
 
-def said(request_id: str = "") -> Said:
-    """Something that is said."""
-    return Said("hello", request_id, WhenBusy.REJECT)
+def hello(request_id: str = "") -> NewMessage:
+    """A new message."""
+    return NewMessage("hello", request_id, WhenBusy.REJECT)
 
 
 class TestSay:
     async def test_it_is_said_as_it_came(self) -> None:
         agents = ScriptedAgents()
 
-        accepted = await Chat(agents, new_id=next_id).say(ADA, SESSION, said("1"))
+        accepted = await Chat(agents, new_id=next_id).send_to_session(ADA, SESSION, hello("1"))
 
-        assert agents.said == [(SESSION, said("1"))]
+        assert agents.messages == [(SESSION, hello("1"))]
         assert accepted.session_id == SESSION
 
     async def test_without_a_request_id_it_gets_one(self) -> None:
         agents = ScriptedAgents()
 
-        await Chat(agents, new_id=lambda: "made").say(ADA, SESSION, said())
+        await Chat(agents, new_id=lambda: "made").send_to_session(ADA, SESSION, hello())
 
-        assert agents.said == [(SESSION, said("made"))]
+        assert agents.messages == [(SESSION, hello("made"))]
 
 
 class TestOpen:
     async def test_a_session_is_opened_first(self) -> None:
         agents = ScriptedAgents()
 
-        accepted = await Chat(agents, new_id=next_id).open(ADA, AGENT, said("1"))
+        accepted = await Chat(agents, new_id=next_id).send_to_agent(ADA, AGENT, hello("1"))
 
         assert accepted.session_id == f"session of {agents.opened[0]}"
-        assert agents.said == [(accepted.session_id, said("1"))]
+        assert agents.messages == [(accepted.session_id, hello("1"))]
 
     async def test_a_repeat_finds_the_same_session_and_another_does_not(self) -> None:
         agents = ScriptedAgents()
         chat = Chat(agents, new_id=next_id)
         for request_id in ("1", "1", "2", "", ""):
-            await chat.open(ADA, AGENT, said(request_id))
+            await chat.send_to_agent(ADA, AGENT, hello(request_id))
 
         assert agents.opened[0] == agents.opened[1]
         assert len(set(agents.opened)) == 4
