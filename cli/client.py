@@ -2,8 +2,7 @@
 
 import os
 import re
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +41,7 @@ class PagedResponse(Protocol):
     next_page_token: str
 
 
-class Named(Protocol):
-    """A resource that people call by a name."""
-
-    id: str
-
-
-NamedT = TypeVar("NamedT", bound=Named)
+ItemT = TypeVar("ItemT")
 PageT = TypeVar("PageT", bound=PagedResponse)
 EventT = TypeVar("EventT", covariant=True)
 
@@ -130,42 +123,30 @@ def _checked(text: str, source: str) -> str:
     return key
 
 
-def pages(call: Callable[..., PageT], request: PagedRequest) -> Iterator[PageT]:
-    """Every page of a list, asked for as it is needed."""
+def listed(
+    call: Callable[..., PageT], request: PagedRequest, items: Callable[[PageT], Iterable[ItemT]]
+) -> Iterator[ItemT]:
+    """Every item of a list, with pages requested as they are needed.
+
+    Args:
+        call: a method that lists.
+        request: its request; the page token is changed along the way.
+        items: gives the items of a page.
+    """
     while True:
         page = call(request, timeout=CALL_SECONDS)
-        yield page
+        yield from items(page)
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token
 
 
-def events(call: "StreamCall[EventT]") -> Iterator[EventT]:
-    """What a stream sends; the call ends with the iteration."""
+def events(call: StreamCall[EventT]) -> Iterator[EventT]:
+    """The events of a stream; leaving the iteration ends the call."""
     try:
         yield from call
     finally:
         call.cancel()
-
-
-def is_id(name: str) -> bool:
-    """Whether it is an id as ChatMind makes them, rather than a name."""
-    try:
-        return str(uuid.UUID(name)) == name
-    except ValueError:
-        return False
-
-
-def only_one(found: Sequence[NamedT], *, kind: str, name: str) -> NamedT | None:
-    """The one that was found by its name, None for none.
-
-    Raises:
-        CommandError: there are several, and any of them could be meant.
-    """
-    if len(found) > 1:
-        ids = ", ".join(each.id for each in found)
-        raise CommandError(f"several {kind}s are called {name!r}; name one by its id: {ids}")
-    return found[0] if found else None
 
 
 def failed_call(error: grpc.RpcError) -> FailedCall:

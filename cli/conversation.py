@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import grpc
-from chatmind.agent.v1 import agent_pb2, agent_service_pb2, run_pb2, run_service_pb2
+from chatmind.agent.v1 import agent_service_pb2, run_pb2, run_service_pb2
 from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
-from cli.client import CALL_SECONDS, Gateway, events, is_id, only_one
-from cli.errors import CommandError
+from cli.client import CALL_SECONDS, Gateway, events
 from cli.output import word
 from cli.patience import Patience
 
@@ -35,24 +34,6 @@ class Sent:
     session_id: str
     run_id: str
     sequence: int
-
-
-def find_agent(gateway: Gateway, name: str) -> agent_pb2.Agent:
-    """The agent of this name or id that the caller can see; with an empty name, the first of all.
-
-    Raises:
-        CommandError: there is none, or there are several of this name.
-    """
-    if is_id(name):
-        by_id = agent_service_pb2.GetAgentRequest(agent_id=name)
-        return gateway.agents.GetAgent(by_id, timeout=CALL_SECONDS).agent
-    request = agent_service_pb2.ListAgentsRequest(display_name=name, page_size=0 if name else 1)
-    found = gateway.agents.ListAgents(request, timeout=CALL_SECONDS).agents
-    agent = only_one(found, kind="agent", name=name)
-    if agent is None:
-        wanted = f"no agent is called {name!r}" if name else "there is no agent yet"
-        raise CommandError(f"{wanted}; create one with `chatmind agent create`")
-    return agent
 
 
 def send(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import grpc
-from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
+from chatmind.knowledge.v1 import document_pb2, knowledge_service_pb2
 
-from cli.client import CALL_SECONDS, Gateway, events, is_id, only_one
+from cli.client import Gateway, events
 from cli.errors import CommandError
 from cli.patience import Patience
 from services.common.text import clean
@@ -86,43 +86,6 @@ def _files_below(folder: Path) -> Iterator[SourceFile]:
 
 def _unreadable(error: OSError) -> NoReturn:
     raise CommandError(f"{error.filename}: cannot be read ({error.strerror})") from error
-
-
-def find_base(gateway: Gateway, name: str) -> knowledge_base_pb2.KnowledgeBase | None:
-    """The base of this name or id that the caller can see.
-
-    Raises:
-        CommandError: there are several of this name.
-    """
-    if is_id(name):
-        by_id = knowledge_service_pb2.GetKnowledgeBaseRequest(knowledge_base_id=name)
-        return gateway.knowledge.GetKnowledgeBase(by_id, timeout=CALL_SECONDS).knowledge_base
-    request = knowledge_service_pb2.ListKnowledgeBasesRequest(display_name=name)
-    page = gateway.knowledge.ListKnowledgeBases(request, timeout=CALL_SECONDS)
-    return only_one(page.knowledge_bases, kind="base", name=name)
-
-
-def base_id(gateway: Gateway, name: str) -> str:
-    """The id of the base of this name.
-
-    Raises:
-        CommandError: there is none.
-    """
-    base = find_base(gateway, name)
-    if base is None:
-        raise CommandError(f"no knowledge base is called {name!r}")
-    return base.id
-
-
-def ensure_base(
-    gateway: Gateway, base: knowledge_base_pb2.KnowledgeBase
-) -> knowledge_base_pb2.KnowledgeBase:
-    """The base of this name, created as described where there is none."""
-    found = find_base(gateway, base.display_name)
-    if found is not None:
-        return found
-    request = knowledge_service_pb2.CreateKnowledgeBaseRequest(knowledge_base=base)
-    return gateway.knowledge.CreateKnowledgeBase(request, timeout=CALL_SECONDS).knowledge_base
 
 
 def upload(gateway: Gateway, base_id: str, file: SourceFile) -> document_pb2.Document:

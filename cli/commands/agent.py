@@ -1,6 +1,5 @@
 """`chatmind agent`: the agents one can talk to."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -8,14 +7,13 @@ from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
-from cli.client import CALL_SECONDS, Gateway, pages
-from cli.conversation import find_agent
-from cli.documents import base_id
+from cli.client import CALL_SECONDS, Gateway, listed
+from cli.lookup import one_agent, one_base
 from cli.output import Output
 
 app = typer.Typer(help="The agents one can talk to.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The agent, by name.")]
+NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
 
 _Visibility = agent_pb2.Visibility
 
@@ -24,7 +22,13 @@ _Visibility = agent_pb2.Visibility
 @remote
 def list_agents(gateway: Gateway, output: Output) -> None:
     """List the agents you can see."""
-    agents = list(_all_agents(gateway))
+    agents = list(
+        listed(
+            gateway.agents.ListAgents,
+            agent_service_pb2.ListAgentsRequest(),
+            lambda page: page.agents,
+        )
+    )
     output.table(
         agents,
         columns=("NAME", "MODEL", "BASES", "ID"),
@@ -57,7 +61,7 @@ def create_agent(
         display_name=name,
         system_prompt=system_prompt,
         model=model,
-        knowledge_base_ids=[base_id(gateway, each) for each in base or ()],
+        knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
         tools=tool or (),
         visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
     )
@@ -74,7 +78,7 @@ def show_agent(
     name: NameArgument,
 ) -> None:
     """Show an agent in full."""
-    agent = find_agent(gateway, name)
+    agent = one_agent(gateway, name)
     text = MessageToJson(agent, preserving_proto_field_name=True, ensure_ascii=False)
     output.message(agent, text=text)
 
@@ -91,7 +95,7 @@ def delete_agent(
     """Delete an agent; its sessions stay readable."""
     if not yes:
         confirm(output, f"Delete agent {name!r} for good?")
-    agent = find_agent(gateway, name)
+    agent = one_agent(gateway, name)
     request = agent_service_pb2.DeleteAgentRequest(agent_id=agent.id)
     gateway.agents.DeleteAgent(request, timeout=CALL_SECONDS)
     output.message(agent, text=f"deleted {agent.id}")
@@ -108,9 +112,3 @@ def list_models(gateway: Gateway, output: Output) -> None:
         columns=("NAME", "MODEL", "DEFAULT"),
         rows=((m.name, m.model, "yes" if m.default else "") for m in models),
     )
-
-
-def _all_agents(gateway: Gateway) -> Iterator[agent_pb2.Agent]:
-    request = agent_service_pb2.ListAgentsRequest()
-    for page in pages(gateway.agents.ListAgents, request):
-        yield from page.agents

@@ -9,7 +9,8 @@ from chatmind.gateway.v1 import message_pb2
 
 from cli.app import remote
 from cli.client import Gateway
-from cli.conversation import Event, Sent, answer, find_agent, send
+from cli.conversation import Event, Sent, answer, send
+from cli.lookup import first_agent, one_agent
 from cli.output import Output, as_dict
 from cli.plain import one_line
 
@@ -25,11 +26,11 @@ def chat(
         str | None, typer.Argument(help="Say this and print the answer; without it, converse.")
     ] = None,
     *,
-    agent: Annotated[str, typer.Option("--agent", help="Whom to talk to, by name.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Whom to talk to, by name or id.")] = "",
     session: Annotated[str, typer.Option("--session", help="Continue a session, by id.")] = "",
 ) -> None:
     """Talk to an agent."""
-    agent_id = "" if session else find_agent(gateway, agent).id
+    agent_id = "" if session else _agent_id(gateway, agent)
     state = _State.STATE_FINISHED
     try:
         for text in [message] if message is not None else _typed(output):
@@ -41,6 +42,10 @@ def chat(
             output.note(f"continue with: chatmind chat --session {session}")
     if state != _State.STATE_FINISHED:
         raise typer.Exit(1)
+
+
+def _agent_id(gateway: Gateway, name: str) -> str:
+    return (one_agent(gateway, name) if name else first_agent(gateway)).id
 
 
 def _follow(gateway: Gateway, output: Output, sent: Sent) -> message_pb2.RunUpdate.State.ValueType:

@@ -8,16 +8,17 @@ import typer
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, knowledge_service_pb2
 
 from cli.app import confirm, remote
-from cli.client import CALL_SECONDS, Gateway, pages
-from cli.documents import base_id, ensure_base, find_files
+from cli.client import CALL_SECONDS, Gateway, listed
+from cli.documents import find_files
 from cli.errors import CommandError
 from cli.ingest import ingest
+from cli.lookup import new_base, one_base, one_base_or_new
 from cli.output import Output, as_dict, counted, word
 from cli.plain import one_line
 
 app = typer.Typer(help="Knowledge bases and their documents.", no_args_is_help=True)
 
-BaseOption = Annotated[str, typer.Option("--base", help="The knowledge base, by name.")]
+BaseOption = Annotated[str, typer.Option("--base", help="The knowledge base, by name or id.")]
 
 _State = document_pb2.Document.State
 _Visibility = knowledge_base_pb2.Visibility
@@ -27,7 +28,13 @@ _Visibility = knowledge_base_pb2.Visibility
 @remote
 def list_bases(gateway: Gateway, output: Output) -> None:
     """List the knowledge bases you can see."""
-    bases = list(_all_bases(gateway))
+    bases = list(
+        listed(
+            gateway.knowledge.ListKnowledgeBases,
+            knowledge_service_pb2.ListKnowledgeBasesRequest(),
+            lambda page: page.knowledge_bases,
+        )
+    )
     output.table(
         bases,
         columns=("NAME", "DOCUMENTS", "CHUNKS", "MODEL", "ID"),
@@ -58,9 +65,8 @@ def create_base(
     base = knowledge_base_pb2.KnowledgeBase(
         display_name=name, description=description, visibility=_visibility(shared=shared)
     )
-    request = knowledge_service_pb2.CreateKnowledgeBaseRequest(knowledge_base=base)
-    created = gateway.knowledge.CreateKnowledgeBase(request, timeout=CALL_SECONDS)
-    output.message(created.knowledge_base, text=created.knowledge_base.id)
+    created = new_base(gateway, base)
+    output.message(created, text=created.id)
 
 
 @app.command("add")
@@ -82,7 +88,7 @@ def add_documents(
     wanted = knowledge_base_pb2.KnowledgeBase(
         display_name=base, visibility=_visibility(shared=shared)
     )
-    ensured = ensure_base(gateway, wanted)
+    ensured = one_base_or_new(gateway, wanted)
     ingested = ingest(gateway, output, files=files, into=ensured.id)
     ready = [d for d in ingested.documents if d.state == _State.STATE_READY]
     for document in ingested.documents:
@@ -108,7 +114,7 @@ def list_documents(
     base: BaseOption,
 ) -> None:
     """List the documents of a knowledge base."""
-    documents = list(_all_documents(gateway, base_id(gateway, base)))
+    documents = list(_all_documents(gateway, one_base(gateway, base).id))
     output.table(
         documents,
         columns=("NAME", "STATE", "CHUNKS", "BYTES", "ID"),
@@ -137,7 +143,7 @@ def search(
 ) -> None:
     """Find the passages that answer a question best."""
     request = knowledge_service_pb2.SearchRequest(
-        knowledge_base_ids=[base_id(gateway, base)], query=query, top_k=top_k
+        knowledge_base_ids=[one_base(gateway, base).id], query=query, top_k=top_k
     )
     hits = gateway.knowledge.Search(request, timeout=CALL_SECONDS).hits
     if not hits:
@@ -158,23 +164,24 @@ def delete(
     *,
     base: BaseOption,
     document: Annotated[
-        str, typer.Option("--document", help="Delete this document alone, by name.")
-    ] = "",
+        str | None, typer.Option("--document", help="Delete only this document, by name.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a knowledge base, or one document of it, for good."""
-    what = f"document {document!r} of {base!r}" if document else f"knowledge base {base!r}"
+    of_base = document is None
+    what = f"knowledge base {base!r}" if of_base else f"document {document!r} of {base!r}"
     if not yes:
         confirm(output, f"Delete {what} for good?")
-    receipt = _delete(gateway, base_id(gateway, base), document=document)
+    receipt = _delete(gateway, one_base(gateway, base).id, document=document)
     documents, chunks = counted(receipt.documents, "document"), counted(receipt.chunks, "chunk")
     output.message(receipt, text=f"deleted {documents}, {chunks}")
 
 
 def _delete(
-    gateway: Gateway, base_id: str, *, document: str
+    gateway: Gateway, base_id: str, *, document: str | None
 ) -> knowledge_service_pb2.DeletionReceipt:
-    if not document:
+    if document is None:
         request = knowledge_service_pb2.DeleteKnowledgeBaseRequest(knowledge_base_id=base_id)
         return gateway.knowledge.DeleteKnowledgeBase(request, timeout=CALL_SECONDS).receipt
     found = [d for d in _all_documents(gateway, base_id) if d.display_name == document]
@@ -186,16 +193,9 @@ def _delete(
     ).receipt
 
 
-def _all_bases(gateway: Gateway) -> Iterator[knowledge_base_pb2.KnowledgeBase]:
-    request = knowledge_service_pb2.ListKnowledgeBasesRequest()
-    for page in pages(gateway.knowledge.ListKnowledgeBases, request):
-        yield from page.knowledge_bases
-
-
 def _all_documents(gateway: Gateway, base_id: str) -> Iterator[document_pb2.Document]:
     request = knowledge_service_pb2.ListDocumentsRequest(knowledge_base_id=base_id)
-    for page in pages(gateway.knowledge.ListDocuments, request):
-        yield from page.documents
+    return listed(gateway.knowledge.ListDocuments, request, lambda page: page.documents)
 
 
 def _visibility(*, shared: bool) -> knowledge_base_pb2.Visibility.ValueType:

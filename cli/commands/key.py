@@ -1,14 +1,13 @@
 """`chatmind key`: API keys."""
 
 import time
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from chatmind.gateway.v1 import access_pb2, access_service_pb2
 
 from cli.app import remote
-from cli.client import CALL_SECONDS, Gateway, pages
+from cli.client import CALL_SECONDS, Gateway, listed
 from cli.output import Output, word
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
@@ -30,7 +29,7 @@ def add_key(
     tenant: Annotated[str, typer.Option(help="The tenant; empty means your own.")] = "",
     name: Annotated[str, typer.Option("--name", help="What the key is for.")] = "",
 ) -> None:
-    """Make a key and print it, this once."""
+    """Create a key and print it, this once."""
     roles = [_role(each) for each in role or ()]
     request = access_service_pb2.CreateApiKeyRequest(
         display_name=name, tenant=tenant, user_id=user, roles=roles
@@ -43,7 +42,13 @@ def add_key(
 @remote
 def list_keys(gateway: Gateway, output: Output) -> None:
     """List the keys; secrets are never shown again."""
-    keys = list(_all_keys(gateway))
+    keys = list(
+        listed(
+            gateway.access.ListApiKeys,
+            access_service_pb2.ListApiKeysRequest(),
+            lambda page: page.api_keys,
+        )
+    )
     output.table(
         keys,
         columns=("ID", "TENANT", "USER", "ROLES", "STATE", "NAME"),
@@ -58,16 +63,10 @@ def revoke_key(
     output: Output,
     key_id: Annotated[str, typer.Argument(help="The key, by its id.")],
 ) -> None:
-    """End a key."""
+    """Revoke a key."""
     request = access_service_pb2.RevokeApiKeyRequest(api_key_id=key_id)
     revoked = gateway.access.RevokeApiKey(request, timeout=CALL_SECONDS).api_key
     output.message(revoked, text=f"revoked {revoked.id}")
-
-
-def _all_keys(gateway: Gateway) -> Iterator[access_pb2.ApiKey]:
-    request = access_service_pb2.ListApiKeysRequest()
-    for page in pages(gateway.access.ListApiKeys, request):
-        yield from page.api_keys
 
 
 def _role(name: str) -> access_pb2.Role.ValueType:

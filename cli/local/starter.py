@@ -6,7 +6,8 @@ from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 from chatmind.knowledge.v1 import knowledge_base_pb2
 
 from cli.client import CALL_SECONDS, Gateway
-from cli.documents import SourceFile, ensure_base, upload
+from cli.documents import SourceFile, upload
+from cli.lookup import agents_called, bases_called, new_base
 
 BASE_NAME = "ChatMind handbook"
 AGENT_NAME = "Guide"
@@ -20,20 +21,13 @@ _SYSTEM_PROMPT = (
 
 
 def ensure_starter(gateway: Gateway, root: Path) -> None:
-    """Makes the starter base and agent where they are missing, and brings the documents up to date.
+    """Create the starter base and agent if they are missing, and bring the documents up to date.
 
     Args:
         gateway: called with the admin's key.
         root: the folder that holds README.md and docs/.
     """
-    base = ensure_base(
-        gateway,
-        knowledge_base_pb2.KnowledgeBase(
-            display_name=BASE_NAME,
-            description=_BASE_DESCRIPTION,
-            visibility=knowledge_base_pb2.VISIBILITY_TENANT,
-        ),
-    )
+    base = _ensure_base(gateway)
     for file in handbook_files(root):
         upload(gateway, base.id, file)
     _ensure_agent(gateway, base.id)
@@ -45,9 +39,20 @@ def handbook_files(root: Path) -> list[SourceFile]:
     return [SourceFile(p, p.relative_to(root).as_posix()) for p in paths if p.is_file()]
 
 
+def _ensure_base(gateway: Gateway) -> knowledge_base_pb2.KnowledgeBase:
+    # The oldest, since anybody in the tenant may share another one of the same name.
+    for base in bases_called(gateway, BASE_NAME):
+        return base
+    wanted = knowledge_base_pb2.KnowledgeBase(
+        display_name=BASE_NAME,
+        description=_BASE_DESCRIPTION,
+        visibility=knowledge_base_pb2.VISIBILITY_TENANT,
+    )
+    return new_base(gateway, wanted)
+
+
 def _ensure_agent(gateway: Gateway, base_id: str) -> None:
-    request = agent_service_pb2.ListAgentsRequest(display_name=AGENT_NAME, page_size=1)
-    if gateway.agents.ListAgents(request, timeout=CALL_SECONDS).agents:
+    if agents_called(gateway, AGENT_NAME):
         return
     agent = agent_pb2.Agent(
         display_name=AGENT_NAME,

@@ -9,7 +9,7 @@ import pytest
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 from chatmind.gateway.v1 import gateway_service_pb2
 
-from cli.client import Gateway, connect, events, failed_call, pages, read_key
+from cli.client import Gateway, connect, events, failed_call, listed, read_key
 from cli.errors import CommandError
 from services.common.status import failure_of
 from tests.cli.gateway import KEY, Hold, State, heartbeat
@@ -103,15 +103,23 @@ class TestReadKey:
         (tmp_path / "data/admin.key").write_bytes(content)
 
 
-class TestPages:
-    def test_pages_are_asked_for_as_they_are_needed(self, gateway: Gateway, state: State) -> None:
+class TestListed:
+    def test_the_items_of_all_pages_are_listed(self, gateway: Gateway, state: State) -> None:
         state.agents = [agent_pb2.Agent(id=str(number)) for number in range(5)]
-        sizes = [len(page.agents) for page in pages(gateway.agents.ListAgents, LIST())]
+        agents = listed(gateway.agents.ListAgents, LIST(), lambda page: page.agents)
 
-        assert sizes == [2, 2, 1]
+        assert [agent.id for agent in agents] == ["0", "1", "2", "3", "4"]
 
-    def test_an_empty_list_is_one_empty_page(self, gateway: Gateway) -> None:
-        assert len(list(pages(gateway.agents.ListAgents, LIST()))) == 1
+    def test_pages_are_requested_as_they_are_needed(self, gateway: Gateway, state: State) -> None:
+        state.agents = [agent_pb2.Agent(id=str(number)) for number in range(5)]
+        request = LIST()
+        agents = listed(gateway.agents.ListAgents, request, lambda page: page.agents)
+        first = next(agents)
+
+        assert (first.id, request.page_token) == ("0", "")
+
+    def test_an_empty_list_has_no_items(self, gateway: Gateway) -> None:
+        assert list(listed(gateway.agents.ListAgents, LIST(), lambda page: page.agents)) == []
 
 
 class TestEvents:

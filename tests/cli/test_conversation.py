@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import grpc
 import pytest
-from chatmind.agent.v1 import agent_pb2, run_pb2
+from chatmind.agent.v1 import run_pb2
 from chatmind.gateway.v1 import message_pb2
 
 from cli.client import Gateway, connect
-from cli.conversation import Event, Sent, answer, find_agent, send
+from cli.conversation import Event, Sent, answer, send
 from cli.errors import CommandError
 from cli.patience import Patience
 from services.common.errors import NotFoundError, UnavailableError
@@ -53,29 +53,6 @@ def end(state: State, how: RunState.ValueType, *, last_sequence: int) -> Callabl
         state.last_sequence = last_sequence
 
     return happen
-
-
-class TestFindAgent:
-    def test_it_is_found_by_name_or_is_the_first(self, gateway: Gateway, state: State) -> None:
-        state.agents = [agent_pb2.Agent(id=name, display_name=name) for name in ("A", "B")]
-
-        assert [find_agent(gateway, name).id for name in ("B", "")] == ["B", "A"]
-
-    def test_one_of_several_of_a_name_is_found_by_its_id_alone(
-        self, gateway: Gateway, state: State
-    ) -> None:
-        state.agents = [agent_pb2.Agent(id=each, display_name="A") for each in (SESSION_ID, RUN_ID)]
-
-        assert find_agent(gateway, RUN_ID).id == RUN_ID
-        with pytest.raises(CommandError, match=f"several agents are called 'A'.*{SESSION_ID}"):
-            find_agent(gateway, "A")
-
-    @pytest.mark.parametrize(
-        ("name", "told"), [("C", "no agent is called 'C'"), ("", "there is no agent yet")]
-    )
-    def test_where_there_is_none_it_is_told(self, gateway: Gateway, name: str, told: str) -> None:
-        with pytest.raises(CommandError, match=f"^{told}; create one with"):
-            find_agent(gateway, name)
 
 
 class TestSend:

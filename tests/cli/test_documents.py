@@ -9,9 +9,6 @@ import pytest
 from cli.client import Gateway
 from cli.documents import (
     SourceFile,
-    base_id,
-    ensure_base,
-    find_base,
     find_files,
     follow,
     upload,
@@ -19,8 +16,7 @@ from cli.documents import (
 from cli.errors import CommandError
 from cli.patience import Patience
 from services.common.errors import NotFoundError, UnavailableError
-from services.common.ids import new_id
-from tests.cli.gateway import Base, Document, State
+from tests.cli.gateway import Document, State
 
 
 @pytest.fixture
@@ -146,33 +142,6 @@ class TestFindFiles:
         monkeypatch.setattr(os, "scandir", refuse)
         with pytest.raises(CommandError, match=r"docs: cannot be read \(Permission denied\)$"):
             names(folder)
-
-
-class TestBases:
-    def test_a_base_is_found_by_its_name(self, gateway: Gateway, state: State) -> None:
-        state.bases = [Base(id="b1", display_name="x")]
-
-        assert base_id(gateway, "x") == "b1"
-        assert find_base(gateway, "y") is None
-        with pytest.raises(CommandError, match=r"^no knowledge base is called 'y'$"):
-            base_id(gateway, "y")
-
-    def test_one_of_several_of_a_name_is_found_by_its_id_alone(
-        self, gateway: Gateway, state: State
-    ) -> None:
-        ids = [new_id(), new_id()]
-        state.bases = [Base(id=each, display_name="x") for each in ids]
-
-        assert base_id(gateway, ids[1]) == ids[1]
-        with pytest.raises(CommandError, match=f"several bases are called 'x'.*{ids[0]}"):
-            base_id(gateway, "x")
-
-    def test_it_is_made_once(self, gateway: Gateway, state: State) -> None:
-        wanted = Base(display_name="x", description="All of it.")
-        first, second = ensure_base(gateway, wanted), ensure_base(gateway, wanted)
-
-        assert first == second
-        assert [base.description for base in state.bases] == ["All of it."]
 
 
 class TestUpload:

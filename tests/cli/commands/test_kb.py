@@ -229,6 +229,16 @@ class TestDelete:
         assert (result.exit_code, state.deleted) == (1, [])
         assert result.stderr == "error: no document is called '9.md'\n"
 
+    @pytest.mark.parametrize("names", [("--base", ""), ("--base", "x", "--document", "")])
+    def test_an_empty_name_deletes_nothing(
+        self, chatmind: Chatmind, state: State, names: tuple[str, ...]
+    ) -> None:
+        """A script may pass a variable that is not set."""
+        result = chatmind("kb", "delete", *names, "--yes")
+
+        assert (result.exit_code, state.deleted) == (1, [])
+        assert "is called ''" in result.stderr
+
 
 def _refusing(name: str, error: Exception) -> Callable[[str], None]:
     def refuse(given: str) -> None:

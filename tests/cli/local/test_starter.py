@@ -72,3 +72,13 @@ class TestEnsureStarter:
 
         assert state.agents == [own]
         assert {document.knowledge_base_id for document in state.documents} == {"b1"}
+
+    def test_what_others_call_by_the_same_names_is_no_obstacle(
+        self, gateway: Gateway, state: State, root: Path
+    ) -> None:
+        state.bases = [Base(id=name, display_name=BASE_NAME) for name in ("b1", "b2")]
+        state.agents = [agent_pb2.Agent(id=name, display_name=AGENT_NAME) for name in ("a1", "a2")]
+        ensure_starter(gateway, root)
+
+        assert (len(state.bases), len(state.agents)) == (2, 2)
+        assert {document.knowledge_base_id for document in state.documents} == {"b1"}
