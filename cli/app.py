@@ -1,4 +1,4 @@
-"""What the commands share: options for the server, the key and the form of the output."""
+"""What the commands share: the options for server, key and output, and the report of failures."""
 
 import functools
 import inspect
@@ -38,10 +38,10 @@ def _options(
 
 
 def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable[..., None]:
-    """Makes a command of a function that talks to a gateway.
+    """Turn a function that talks to a gateway into a command.
 
-    The command takes the function's parameters after the first two, and options for server, key and
-    form. What goes wrong is reported on stderr and ends it with 1.
+    The command takes the function's parameters after the first two, and the options for server, key
+    and output. Failures are reported, and end it with status 1.
     """
 
     @functools.wraps(command)
@@ -61,7 +61,7 @@ def remote(command: Callable[Concatenate[Gateway, Output, P], None]) -> Callable
 
 @contextmanager
 def reported(output: Output, server: str = DEFAULT_SERVER) -> Iterator[None]:
-    """Reports failures of calls to `server` and of commands, then ends the command with 1."""
+    """Report failures of calls to `server` and of commands, then end the command with status 1."""
     try:
         yield
     except grpc.RpcError as error:
@@ -71,29 +71,29 @@ def reported(output: Output, server: str = DEFAULT_SERVER) -> Iterator[None]:
         output.error(str(error))
         raise typer.Exit(1) from error
     except UnicodeError as error:
-        output.error("what was given is not text in UTF-8")
+        output.error("the arguments are not UTF-8 text")
         raise typer.Exit(1) from error
 
 
 def confirm(output: Output, question: str) -> None:
-    """Goes on only if the person says yes; nothing of it appears on stdout.
+    """Continue only if the person says yes; the question does not appear on stdout.
 
     Raises:
-        Abort: they did not.
+        Abort: the answer is anything else.
     """
     if output.ask(f"{question} [y/N]: ").strip().lower() not in {"y", "yes"}:
         raise typer.Abort
 
 
 def _readable(failure: RpcFailure, server: str) -> RpcFailure:
-    """A failure in words for a person, where grpc itself speaks rather than the gateway."""
+    """The failure in words for a person, if grpc reported it rather than the gateway."""
     words = {
         grpc.StatusCode.UNAVAILABLE: (
             f"no ChatMind answers at {server}; start it with `chatmind up`, or name another with "
             "--server or CHATMIND_SERVER"
         ),
         grpc.StatusCode.DEADLINE_EXCEEDED: f"{server} took too long to answer",
-        grpc.StatusCode.UNIMPLEMENTED: f"{server} is no gateway of this release of ChatMind",
+        grpc.StatusCode.UNIMPLEMENTED: f"{server} is not a gateway of this release of ChatMind",
     }
     if failure.reason or failure.code not in words:
         return failure
@@ -101,10 +101,10 @@ def _readable(failure: RpcFailure, server: str) -> RpcFailure:
 
 
 def run(app: Callable[[], None]) -> None:
-    """Runs the command line; Ctrl-C ends it quietly with 130."""
+    """Run the command line; Ctrl-C ends it quietly with status 130."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # What the terminal's encoding lacks is shown as a question mark.
+            # Characters that the terminal's encoding lacks are shown as question marks.
             stream.reconfigure(errors="replace")
     try:
         app()

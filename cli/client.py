@@ -1,4 +1,4 @@
-"""The gateway as the commands see it: one channel, one key, one stub a service."""
+"""The gateway as the commands see it: one channel, one key, one stub per service."""
 
 import os
 import re
@@ -50,10 +50,10 @@ class StreamCall(Protocol[EventT]):
     """A call that is answered by a stream."""
 
     def __iter__(self) -> Iterator[EventT]:
-        """What is sent, as it comes."""
+        """The events, as they come."""
 
     def cancel(self) -> object:
-        """Ends the call."""
+        """End the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Gateway:
 
 @contextmanager
 def connect(server: str, key: str) -> Iterator[Gateway]:
-    """The gateway at `server`, until the context is left."""
+    """The gateway at `server`, for as long as the block lasts."""
     with grpc.insecure_channel(server, options=_options(server)) as plain:
         channel = grpc.intercept_channel(plain, _KeyInterceptor(key))
         yield Gateway(
@@ -84,7 +84,7 @@ def connect(server: str, key: str) -> Iterator[Gateway]:
 def _options(server: str) -> list[tuple[str, int]]:
     options = [
         *CLIENT_KEEPALIVE,
-        # By default twenty seconds pass before an address that swallows everything is given up.
+        # By default grpc gives up an address that drops all packets only after twenty seconds.
         ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),
         ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -95,7 +95,7 @@ def _options(server: str) -> list[tuple[str, int]]:
 
 
 def read_key(key_file: Path | None) -> str:
-    """The API key: of the named file, else CHATMIND_API_KEY, else the local admin key.
+    """The API key: from the named file, or CHATMIND_API_KEY, or the local admin key file.
 
     Raises:
         CommandError: there is none.
@@ -116,7 +116,7 @@ def read_key(key_file: Path | None) -> str:
 
 
 def _checked(text: str, source: str) -> str:
-    """The key in a text, which is not shown: it may be a secret of another kind."""
+    """The key in a text; if it is not one, it is not shown, as it may be another secret."""
     key = text.strip()
     if not re.fullmatch("[!-~]+", key):
         raise CommandError(f"{source} holds no API key")
@@ -150,7 +150,7 @@ def events(call: StreamCall[EventT]) -> Iterator[EventT]:
 
 
 def failed_call(error: grpc.RpcError) -> FailedCall:
-    """The call behind an error; what stubs raise is always both, which grpc's types cannot say."""
+    """The call behind an error: stubs raise objects that are both, though grpc's types hide it."""
     return cast("FailedCall", error)
 
 

@@ -1,4 +1,4 @@
-"""A conversation with an agent: send, then follow the run until it ends."""
+"""A conversation with an agent: send a message, then follow the run until it ends."""
 
 import uuid
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
 from cli.client import CALL_SECONDS, Gateway, events
 from cli.output import word
-from cli.patience import Patience
+from cli.retries import Retries
 
 FINAL_STATES = {
     message_pb2.RunUpdate.STATE_FINISHED,
@@ -28,7 +28,7 @@ class Sent:
     Attributes:
         session_id: its session.
         run_id: the run that answers it.
-        sequence: its place; what follows it is the answer.
+        sequence: its number in the session; the answer has the next ones.
     """
 
     session_id: str
@@ -42,13 +42,13 @@ def send(
     *,
     session_id: str = "",
     agent_id: str = "",
-    patience: Patience | None = None,
+    retries: Retries | None = None,
 ) -> Sent:
-    """Sends a message: to a session, or to an agent in a new session.
+    """Send a message to a session, or to an agent in a new session.
 
-    Its request id makes it safe to send again where the connection broke.
+    Its request id makes it safe to send it again after the connection broke.
     """
-    patience = patience or Patience(attempts=3)
+    retries = retries or Retries(attempts=3)
     request = gateway_service_pb2.SendMessageRequest(text=text, request_id=str(uuid.uuid4()))
     if session_id:
         request.session_id = session_id
@@ -58,38 +58,37 @@ def send(
         try:
             response = gateway.messages.SendMessage(request, timeout=CALL_SECONDS)
         except grpc.RpcError as error:
-            patience.spend(error)
+            retries.wait(error)
         else:
             return Sent(response.session_id, response.run_id, response.sequence)
 
 
-def answer(gateway: Gateway, sent: Sent, *, patience: Patience | None = None) -> Iterator[Event]:
+def answer(gateway: Gateway, sent: Sent, *, retries: Retries | None = None) -> Iterator[Event]:
     """Every event after the message, up to the end of its run; a broken stream is resumed.
 
-    The last event is the run in its final state, be it that the stream told so or that the run had
-    ended before the stream began.
+    The last event is the run in its final state, even if the run ended before the stream began.
     """
-    patience = patience or Patience()
+    retries = retries or Retries()
     after, ended = sent.sequence, False
     while not ended:
         broken = None
         try:
             for event in _followed(gateway, sent, after):
-                patience.renew()
+                retries.reset()
                 after = max(after, event.through_sequence)
                 ended = _is_end(event, sent)
                 yield event
         except grpc.RpcError as error:
             broken = error
         if not ended:
-            patience.spend(broken)
+            retries.wait(broken)
 
 
 def _followed(gateway: Gateway, sent: Sent, after: int) -> Iterator[Event]:
-    """One stream of events, which ends with the run.
+    """The events of one stream, which ends with the run.
 
-    A stream tells of changes alone. Of a run that ended before, it tells nothing but its messages:
-    so it is asked about the run itself before, and with each heartbeat.
+    A stream reports changes only. If a run ended before it began, only its messages come, so the
+    run itself is looked up at the beginning and with each heartbeat.
     """
     request = gateway_service_pb2.StreamMessagesRequest(
         session_id=sent.session_id, after_sequence=after
@@ -114,14 +113,14 @@ def _is_end(event: Event, sent: Sent) -> bool:
 
 
 def _end(gateway: Gateway, sent: Sent) -> Event | None:
-    """The last event of a run that has ended, and how far the session's messages go by then."""
+    """The final state of a run that has ended, with the last sequence of its session; else None."""
     request = run_service_pb2.GetRunRequest(run_id=sent.run_id)
     run = gateway.runs.GetRun(request, timeout=CALL_SECONDS).run
     # The states of both contracts have the same numbers.
     state = message_pb2.RunUpdate.State.ValueType(run.state)
     if state not in FINAL_STATES:
         return None
-    # Asked for after the end is known, it covers all messages of the run.
+    # Looked up after the end is known, so that it covers all messages of the run.
     session = gateway.agents.GetSession(
         agent_service_pb2.GetSessionRequest(session_id=sent.session_id), timeout=CALL_SECONDS
     ).session

@@ -1,4 +1,4 @@
-"""Files on disk into a knowledge base, each followed until it can be searched."""
+"""Finds files on disk, uploads them, and follows each until it can be searched."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from chatmind.knowledge.v1 import document_pb2, knowledge_service_pb2
 
 from cli.client import Gateway, events
 from cli.errors import CommandError
-from cli.patience import Patience
+from cli.retries import Retries
 from services.common.text import clean
 
 MEDIA_TYPES = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain"}
@@ -27,8 +27,8 @@ class SourceFile:
     """A file to upload.
 
     Attributes:
-        path: where it lies.
-        name: what the document is called: the path below the folder that was named.
+        path: its place on disk.
+        name: the document's name, which is the path from the folder that was given.
     """
 
     path: Path
@@ -36,13 +36,13 @@ class SourceFile:
 
 
 def find_files(paths: Iterable[Path]) -> list[SourceFile]:
-    """The documents among the paths, each once; folders are searched, hidden ones left out.
+    """The files to upload among the paths, each once; folders are searched, except hidden ones.
 
-    Links are followed to files within the folder that was named, not out of it.
+    Links are followed to files within the folder that was given, but not out of it.
 
     Raises:
         CommandError: a path does not exist, is of another kind or cannot be read; or two files
-            would have the same name.
+            would get the same name.
     """
     places: set[Path] = set()
     named: dict[str, SourceFile] = {}
@@ -89,7 +89,7 @@ def _unreadable(error: OSError) -> NoReturn:
 
 
 def upload(gateway: Gateway, base_id: str, file: SourceFile) -> document_pb2.Document:
-    """Uploads a file, piece by piece; the same content again changes nothing.
+    """Upload a file, piece by piece; the same content again changes nothing.
 
     Raises:
         CommandError: the file cannot be read.
@@ -111,22 +111,22 @@ def upload(gateway: Gateway, base_id: str, file: SourceFile) -> document_pb2.Doc
 
 
 def follow(
-    gateway: Gateway, document_id: str, *, patience: Patience | None = None
+    gateway: Gateway, document_id: str, *, retries: Retries | None = None
 ) -> Iterator[document_pb2.Document]:
-    """The document after each change, up to the last: READY or FAILED."""
-    patience = patience or Patience()
+    """The document after each change, until it is READY or FAILED."""
+    retries = retries or Retries()
     request = knowledge_service_pb2.WatchDocumentRequest(document_id=document_id)
     while True:
         broken = None
         try:
             for response in events(gateway.knowledge.WatchDocument(request)):
-                patience.renew()
+                retries.reset()
                 yield response.document
                 if response.document.state in _FINAL:
                     return
         except grpc.RpcError as error:
             broken = error
-        patience.spend(broken)
+        retries.wait(broken)
 
 
 def _parts(

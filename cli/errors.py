@@ -1,5 +1,5 @@
-"""What the commands report to the person at the terminal."""
+"""The errors that commands report to the person at the terminal."""
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked; the message is one line."""
+    """A command cannot do its work; the message is one line."""

@@ -1,4 +1,4 @@
-"""Many files into one knowledge base, with bars to watch it by."""
+"""Uploads many files into one knowledge base, with progress bars."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ from services.common.status import failure_of
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of files.
+    """The results for a set of files.
 
     Attributes:
-        documents: those that were taken, READY or FAILED.
-        refused: why the others were not, by their names.
+        documents: of the accepted files, READY or FAILED.
+        refused: why the others were refused, by file name.
     """
 
     documents: list[document_pb2.Document] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Ingested:
 
 
 def ingest(gateway: Gateway, output: Output, *, files: Sequence[SourceFile], into: str) -> Ingested:
-    """Uploads all files, then follows each to its end; one refused does not stop the rest."""
+    """Upload all files, then follow each to its end; a refused one does not stop the rest."""
     ingested = Ingested()
     with _bars(output) as progress:
         uploading = progress.add_task("uploading", total=len(files))
@@ -62,7 +62,7 @@ def _ingested(
 
 
 def _refusal(error: grpc.RpcError) -> str:
-    """Why this file was refused; what hinders all others too is raised again."""
+    """Why this file was refused; raises the error again if it would hit all other files too."""
     failure = failure_of(failed_call(error))
     if failure.code is not grpc.StatusCode.INVALID_ARGUMENT:
         raise error

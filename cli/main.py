@@ -4,9 +4,9 @@ import os
 
 
 def main() -> None:
-    """Runs the command line."""
-    # The core of grpc reads this when it is loaded, hence the imports below: what it would write to
-    # stderr is not for the person at the terminal.
+    """Run the command line."""
+    # grpc reads this when it is loaded, hence the imports below. Its core would otherwise log on
+    # stderr, where only the person at the terminal reads.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from cli.app import run
     from cli.commands.root import app

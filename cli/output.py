@@ -24,8 +24,8 @@ _UNBOUNDED = 10_000
 class Output:
     """Prints results on stdout and everything else on stderr.
 
-    For scripts all of stdout is JSON, one object a line; an error is an object with the one field
-    `error`.
+    For scripts, stdout holds only JSON, one object a line; an error is an object with the single
+    field `error`.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -33,7 +33,7 @@ class Output:
         self.notes = Console(stderr=True, highlight=False, emoji=False)
         self._results = Console(highlight=False, emoji=False)
         if not self._results.is_terminal:
-            # A pipe has no edge at which to cut ids short.
+            # A pipe has no width at which ids would be cut.
             self._results.width = _UNBOUNDED
 
     def message(self, message: Message, *, text: str) -> None:
@@ -50,13 +50,13 @@ class Output:
         sys.stdout.flush()
 
     def text(self, text: str) -> None:
-        """A result as it is, its lines unbroken."""
+        """A result as it is, without wrapping lines."""
         self._results.print(Plain(Text(text)), soft_wrap=True)
 
     def markdown(self, text: str) -> None:
-        """A result in Markdown: laid out on a terminal, as it is where it goes elsewhere."""
+        """A result in Markdown: formatted on a terminal, as it is elsewhere."""
         if self._results.is_terminal:
-            # Without hyperlinks the address is shown, rather than hidden behind what it is called.
+            # Without hyperlinks the address is shown, not hidden behind the link's text.
             self._results.print(Plain(Markdown(text, hyperlinks=False)))
         else:
             self.text(text)
@@ -75,7 +75,7 @@ class Output:
         self._results.print(Plain(table))
 
     def note(self, text: str) -> None:
-        """Something worth knowing that is no result."""
+        """Something worth knowing that is not a result."""
         self.notes.print(Plain(Text(text)), soft_wrap=True)
 
     def failure(self, failure: RpcFailure) -> None:
@@ -99,7 +99,7 @@ class Output:
         """A line that the person types.
 
         Raises:
-            EOFError: there is none any more.
+            EOFError: the input has ended.
         """
         return self.notes.input(prompt, markup=False)
 
@@ -118,7 +118,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def word(name_of: Callable[[EnumT], str], value: EnumT, *, prefix: str) -> str:
-    """What a value of an enum is called, in lower case; one of a newer release is its number."""
+    """The name of an enum's value in lower case; its number if this release does not know it."""
     try:
         return name_of(value).removeprefix(prefix).lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`chatmind agent`: the agents one can talk to."""
+"""`chatmind agent`: manages agents."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from cli.client import CALL_SECONDS, Gateway, listed
 from cli.lookup import one_agent, one_base
 from cli.output import Output
 
-app = typer.Typer(help="The agents one can talk to.", no_args_is_help=True)
+app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
 

@@ -49,7 +49,7 @@ def _agent_id(gateway: Gateway, name: str) -> str:
 
 
 def _follow(gateway: Gateway, output: Output, sent: Sent) -> message_pb2.RunUpdate.State.ValueType:
-    """Prints all that follows what was sent; gives the state in which its run ended."""
+    """Print the events after a sent message; returns the final state of its run."""
     state = _State.STATE_UNSPECIFIED
     for event in answer(gateway, sent):
         _show(output, event)
@@ -93,7 +93,7 @@ def _show_citations(output: Output, message: message_pb2.Message) -> None:
 
 
 def _typed(output: Output) -> Iterator[str]:
-    """What the person types, a line at a time, up to the end of the input."""
+    """The lines that the person types, up to the end of the input; blank ones are left out."""
     prompt = "you> " if sys.stdin.isatty() else ""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`chatmind kb`: knowledge bases and their documents."""
+"""`chatmind kb`: manages knowledge bases and their documents."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,10 +78,10 @@ def add_documents(
     *,
     base: BaseOption,
     shared: Annotated[
-        bool, typer.Option(help="Let everyone in the tenant use it, if it is made now.")
+        bool, typer.Option(help="Let everyone in the tenant use it, if it is created now.")
     ] = False,
 ) -> None:
-    """Add documents to a knowledge base, which is made if there is none of that name."""
+    """Add documents to a knowledge base, which is created if there is none of that name."""
     files = find_files(paths)
     if not files:
         raise CommandError("there is no document to add")

@@ -1,4 +1,4 @@
-"""`chatmind key`: API keys."""
+"""`chatmind key`: manages API keys."""
 
 import time
 from typing import Annotated
@@ -83,4 +83,4 @@ def _state(key: access_pb2.ApiKey) -> str:
     if key.HasField("revoke_time"):
         return "revoked"
     expired = key.HasField("expire_time") and key.expire_time.ToSeconds() <= time.time()
-    return "expired" if expired else "works"
+    return "expired" if expired else "valid"

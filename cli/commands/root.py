@@ -1,4 +1,4 @@
-"""`chatmind` itself: every command in its place."""
+"""`chatmind` itself: the tree of its commands."""
 
 import typer
 

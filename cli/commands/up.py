@@ -1,4 +1,4 @@
-"""`chatmind up`: everything on this machine."""
+"""`chatmind up`: runs everything on this machine."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def up(
     ] = DEFAULT_DATA_DIR,
 ) -> None:
     """Start the database and the four services; Ctrl-C stops them."""
-    # Here, because it takes half a second that no other command needs.
+    # Imported here because it takes half a second, which other commands can save.
     from cli.local.up import run_everything
 
     output = Output(as_json=False)

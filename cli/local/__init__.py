@@ -1,1 +1,1 @@
-"""What runs the whole of ChatMind on one machine."""
+"""Runs all of ChatMind on one machine."""

@@ -13,7 +13,7 @@ _LAST_PORT = 65_535
 
 
 async def wait_until_free(addresses: Mapping[str, str], *, patience: float) -> None:
-    """Return once all addresses, told by the variable that sets each, are free.
+    """Return once all addresses, given by the variables that set them, are free.
 
     Services whose supervisor was killed take a moment to notice and stop.
 

@@ -1,8 +1,8 @@
-"""Runs a module that ends with whoever started it: `python -m cli.local.child services.agent`.
+"""Runs a module that ends with its supervisor: `python -m cli.local.child services.agent`.
 
-Standard input is a pipe that the supervisor holds open and never writes to. It reaches its end when
-the supervisor is gone, by SIGKILL too, on every platform; then this process is asked to stop, and
-after a while made to.
+Standard input is a pipe that the supervisor holds open and never writes to. On every platform it
+closes when the supervisor is gone, even by SIGKILL. This process then gets SIGTERM, and is killed
+if that takes too long.
 """
 
 import os
@@ -14,10 +14,10 @@ import time
 
 
 def main(grace: float = 15.0) -> None:
-    """Runs the module named on the command line as the main program.
+    """Run the module named on the command line as the main program.
 
     Args:
-        grace: seconds it may take to stop when the supervisor is gone.
+        grace: seconds that it may take to stop after the supervisor is gone.
     """
     threading.Thread(target=_end_with_supervisor, args=(grace,), daemon=True).start()
     module = sys.argv[1]

@@ -1,4 +1,4 @@
-"""What the embedded PostgreSQL keeps on disk: its cluster, password, log and locks."""
+"""The files of the embedded PostgreSQL: its cluster, passwords, log and locks."""
 
 import asyncio
 import fcntl
@@ -24,7 +24,7 @@ class DataDirectory:
     """The files of one embedded PostgreSQL below `root`.
 
     Attributes:
-        root: the folder of ChatMind's local state; made with mode 0700 when absent.
+        root: the folder of ChatMind's local state; created with mode 0700 if absent.
     """
 
     root: Path
@@ -40,10 +40,10 @@ class DataDirectory:
         return self.root / "logs" / "postgres.log"
 
     def password(self) -> str:
-        """The superuser's password, made on first use in a file that only its owner reads.
+        """The superuser's password, created on first use in a file that only its owner can read.
 
         Raises:
-            StartError: there is a cluster but its password is gone.
+            StartError: there is a cluster, but its password is gone.
         """
         file = self.root / "postgres.password"
         if not file.exists():
@@ -53,7 +53,7 @@ class DataDirectory:
         return file.read_text(encoding="ascii")
 
     def owner_password(self) -> str:
-        """The password of the role that owns ChatMind's database, made on first use."""
+        """The password of the role that owns ChatMind's database, created on first use."""
         file = self.root / "chatmind.password"
         if not file.exists():
             _make_password(file)
@@ -79,10 +79,10 @@ class DataDirectory:
 
     @contextmanager
     def supervised(self) -> Iterator[None]:
-        """Be the only supervisor of this directory, until the end or this process's death.
+        """Be the only supervisor of this directory until the block, or this process, ends.
 
         Raises:
-            AlreadyRunningError: another one is at work.
+            AlreadyRunningError: another supervisor is running.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = _open_lock(self.root / "postgres.lock")
@@ -94,11 +94,11 @@ class DataDirectory:
             os.close(descriptor)
 
     async def claim(self) -> int:
-        """A locked descriptor for a server to inherit; an orphaned server is stopped first.
+        """Lock this directory for a server; an orphaned server is stopped first.
 
-        The lock belongs to whoever holds the descriptor. Every server process inherits it, so as
-        long as any of them lives, even one whose parents were killed, nobody gets it twice.
-        The caller closes it, and bounds the wait.
+        Returns a descriptor to be inherited by the server. Every server process holds it, so the
+        lock is kept as long as any of them lives, even one whose parents were killed. The caller
+        closes the descriptor, and limits the wait.
         """
         descriptor = _open_lock(self.root / "postgres.server.lock")
         try:
@@ -113,12 +113,12 @@ class DataDirectory:
         return descriptor
 
     def is_ready(self, pid: int) -> bool:
-        """Whether the server with this process id has said that it takes connections."""
+        """Whether the server with this process id accepts connections."""
         record = self._record()
         return record[:1] == [str(pid)] and record[7:8] == ["ready"]
 
     def _stop_orphan(self) -> bool:
-        """Ask the server that outlived its supervisor to shut down; whether it was found."""
+        """Shut down the server that outlived its supervisor; returns whether there is one."""
         pid = self._recorded_pid()
         if pid is None or not is_server(pid, self.cluster):
             return False
@@ -127,7 +127,7 @@ class DataDirectory:
         return True
 
     def _forget_dead_server(self) -> None:
-        """Remove the record of a killed server, whose id some other process may have by now."""
+        """Remove the record of a killed server; its process id may be reused by now."""
         pid = self._recorded_pid()
         if pid is not None and not is_server(pid, self.cluster):
             (self.cluster / "postmaster.pid").unlink()
@@ -137,7 +137,7 @@ class DataDirectory:
         return int(record[0]) if record and record[0].isdecimal() else None
 
     def _record(self) -> list[str]:
-        """The lines in which a server tells its id, address and state."""
+        """The lines in which a server records its process id, address and state."""
         try:
             text = (self.cluster / "postmaster.pid").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -162,7 +162,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def is_server(pid: int, cluster: Path) -> bool:
-    """Whether process `pid` is a PostgreSQL server over `cluster`, not one that reuses its id."""
+    """Whether process `pid` is a PostgreSQL server over `cluster`, not another with a reused id."""
     if sys.platform != "linux":
         command = ["/bin/ps", "-o", "command=", "-p", str(pid)]
         listing = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -1,6 +1,7 @@
-"""ChatMind's database on the embedded server, owned by a role that is no superuser.
+"""ChatMind's database on the embedded server, owned by a role that is not a superuser.
 
-A superuser can run programs and read files as whoever the server runs as; services need neither.
+A superuser can run programs and read files as the user that the server runs as; services need
+neither.
 """
 
 from pathlib import Path
@@ -20,18 +21,18 @@ DO $$ BEGIN
     END IF;
 END $$
 """
-# The extension is not a trusted one: only a superuser can create it.
+# Only a superuser can create the extension.
 _CREATE_VECTOR = "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
 
 
 async def owned_database(server: EmbeddedPostgres, data_dir: Path) -> str:
-    """Makes the database with the vector extension unless it exists; gives its owner's address."""
+    """Create the database with the vector extension if needed; returns its owner's address."""
     address = await server.create_database()
     password = DataDirectory(data_dir).owner_password()
     connection = await asyncpg.connect(address)
     try:
         await connection.execute(_CREATE_OWNER)
-        # Made of letters, digits, "-" and "_": nothing to quote, and no parameters are taken here.
+        # ALTER ROLE takes no parameters; the password has only letters, digits, "-" and "_".
         await connection.execute(f"ALTER ROLE {OWNER} LOGIN PASSWORD '{password}'")
         await connection.execute(f"ALTER DATABASE chatmind OWNER TO {OWNER}")
         await connection.execute(_CREATE_VECTOR)

@@ -1,8 +1,8 @@
-"""What can go wrong with the parts that run on this machine."""
+"""Errors of the parts that run on this machine."""
 
 
 class LocalError(Exception):
-    """A local part cannot do its work; the message is one line for the person at the terminal."""
+    """A local part cannot do its work; the message is for the person at the terminal."""
 
 
 class AlreadyRunningError(LocalError):
@@ -10,7 +10,7 @@ class AlreadyRunningError(LocalError):
 
 
 class StartError(LocalError):
-    """A local part did not start in time or gave up."""
+    """A local part did not start, or keeps ending."""
 
 
 class EndedError(StartError):

@@ -1,4 +1,4 @@
-"""The services' signing keys on one machine, made on the first start.
+"""The services' signing keys on one machine, created on the first start.
 
 Each service gets a folder of its own: its private key, and in `trusted/` the public keys of the
 services that may call it. In a cluster the same folders are mounted from secrets.
@@ -29,7 +29,7 @@ CALLERS = {
 
 
 def ensure_identity_keys(folder: Path) -> None:
-    """Make the keys that are missing; private ones are readable by their owner only.
+    """Create the keys that are missing; private ones are readable by their owner only.
 
     Raises:
         StartError: a file that should hold a key holds something else.
@@ -53,9 +53,7 @@ def _read_private_key(path: Path) -> Ed25519PrivateKey:
     try:
         return load_signing_key(path)
     except IdentityKeyError as error:
-        raise StartError(
-            f"{path} holds no signing key; remove it to have a new one made"
-        ) from error
+        raise StartError(f"{path} holds no signing key; remove it to get a new one") from error
 
 
 def _write_trusted(

@@ -1,4 +1,4 @@
-"""Makes a new PostgreSQL cluster."""
+"""Creates a PostgreSQL cluster."""
 
 import os
 import shutil
@@ -22,10 +22,10 @@ _OPTIONS = (
 async def create_cluster(
     cluster: Path, password: str, *, programs: Programs, launch: Launch, sync: bool
 ) -> None:
-    """Make the cluster beside its place and move it there whole, so that a crash leaves none.
+    """Create the cluster beside its place and move it there, so that a crash leaves no half one.
 
     Raises:
-        StartError: initdb failed; the log tells why.
+        StartError: initdb failed; see the log.
     """
     draft = cluster.with_name(cluster.name + ".new")
     if draft.exists():
@@ -40,7 +40,7 @@ async def create_cluster(
     options = [*_OPTIONS, f"--pwfile={password_file}", *([] if sync else ["--no-sync"])]
     code = await programs.run(launch, "initdb", "-D", str(made), *options)
     if code != 0:
-        raise StartError(f"initdb ended with exit code {code}; the log tells why")
+        raise StartError(f"initdb ended with exit code {code}; see the log")
     made.rename(cluster)
     _sync(cluster.parent)
     shutil.rmtree(draft)

@@ -1,4 +1,4 @@
-"""As whom the PostgreSQL programs are started, and how they are found."""
+"""Finds the PostgreSQL programs, and the user to run them as."""
 
 import os
 import pwd
@@ -16,12 +16,12 @@ Way = Literal["self", "namespace", "user"]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A way to start a program; `cli.local.unprivileged` tells what each one means.
+    """A way to start a program; `cli.local.unprivileged` explains each one.
 
     Attributes:
-        way: how the program comes to its user id.
-        user: the id the program sees itself running as.
-        group: the same for the group.
+        way: how the program gets its user id.
+        user: the user id that the program sees as its own.
+        group: the group id that it sees as its own.
     """
 
     way: Way
@@ -29,7 +29,7 @@ class Launch:
     group: int
 
     def command(self, program: Path, *arguments: str) -> list[str]:
-        """The argument vector that becomes `program`, tied to this process."""
+        """The command line that starts `program`, tied to this process."""
         script = [sys.executable, "-I", "-S", unprivileged.__file__]
         ids = [str(self.user), str(self.group), str(os.getpid())]
         return [*script, self.way, *ids, str(program), *arguments]
@@ -38,9 +38,9 @@ class Launch:
 def launches(cluster: Path) -> list[Launch]:
     """The ways to run the server over `cluster`, the best one first.
 
-    An ordinary user runs it as itself; one without a name, as containers make them up, borrows a
-    name in a namespace. Root runs somebody's existing cluster as that owner, so that the owner can
-    go on using it; its own, or a new one, in a namespace, else as an unprivileged account.
+    An ordinary user runs it as itself. One without a name, as in some containers, borrows a name in
+    a namespace. Root runs a cluster that belongs to somebody else as its owner, so that the owner
+    can still use it; otherwise in a namespace, or if that is forbidden as an unprivileged account.
     """
     user, group = os.geteuid(), os.getegid()
     if user != 0 and _has_name(user):
@@ -55,7 +55,7 @@ def launches(cluster: Path) -> list[Launch]:
 
 
 def hand_over(folder: Path, launch: Launch) -> None:
-    """Give `folder` and all below it to the user that the server runs as, where that is another."""
+    """Give `folder` and all below it to the user that the server runs as, if that is another."""
     if launch.way != "user" or folder.stat().st_uid == launch.user:
         return
     for parent, folders, files in os.walk(folder):

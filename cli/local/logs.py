@@ -1,4 +1,4 @@
-"""Log files that do not grow without bound, and their ends."""
+"""Log files: their rotation, and their last lines."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ def rotate(log: Path) -> None:
 
 
 def tail(log: Path, *, since: int = 0) -> str:
-    """The last lines of a log, of those behind its first `since` bytes."""
+    """The last lines of a log, not counting its first `since` bytes."""
     with log.open("rb") as file:
         file.seek(max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()

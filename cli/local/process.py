@@ -22,14 +22,14 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient the supervisor is; all but the last in seconds.
+    """The supervisor's times, in seconds, and how often it restarts a process.
 
     Attributes:
-        start: a service may take to be ready.
-        stop: it may take to end after it was asked to, before it is made to.
-        restart: before one that ended is started again.
-        steady: after which one that ended had been running well.
-        restarts: how often in a row one is started again that does not.
+        start: a service may take so long to be ready.
+        stop: it may take so long to end after SIGTERM, before it is killed.
+        restart: the pause before a process that ended is started again.
+        steady: a process that ran so long before it ended had been running well.
+        restarts: how often in a row a process that had not been running well is restarted.
     """
 
     start: float = 120.0
@@ -51,11 +51,11 @@ class ServiceProcess:
 
     @property
     def name(self) -> str:
-        """The service's."""
+        """Its name for people."""
         return self.service.name
 
     async def start(self) -> None:
-        """Starts the process; it logs to its file and ends when this process does."""
+        """Start the process; it logs to its file, and ends when this process does."""
         rotate(self._log)
         with self._log.open("ab") as log:
             self._log_start = log.tell()
@@ -72,11 +72,11 @@ class ServiceProcess:
             )
 
     async def ready(self) -> None:
-        """Returns once the service answers that it serves.
+        """Return once the service is serving.
 
         Raises:
-            EndedError: it ended instead; with the end of its log.
-            StartError: it takes too long; with the same.
+            EndedError: it ended instead; the message holds the end of its log.
+            StartError: it takes too long; the message holds the same.
         """
         try:
             async with asyncio.timeout(self._pace.start), task_group() as group:
@@ -90,7 +90,7 @@ class ServiceProcess:
             ) from None
 
     async def start_again(self) -> None:
-        """Starts the process anew, and returns once the service answers that it serves.
+        """Start the process again, and return once the service is serving.
 
         Raises:
             EndedError, StartError: as `ready` does.
@@ -99,11 +99,11 @@ class ServiceProcess:
         await self.ready()
 
     async def ended(self) -> int:
-        """The exit status, once the process has ended."""
+        """Wait until the process ends; returns its exit status."""
         return await self._running.wait()
 
     async def stop(self) -> None:
-        """Asks the process to stop, and makes it after a while."""
+        """Stop the process with SIGTERM, and if that takes too long with SIGKILL."""
         process = self._running
         if process.returncode is not None:
             return
@@ -118,7 +118,7 @@ class ServiceProcess:
             await process.wait()
 
     def log_tail(self) -> str:
-        """The last lines it has logged since it was started."""
+        """The last lines it has logged since its last start."""
         return tail(self._log, since=self._log_start)
 
     async def _fail_at_end(self) -> None:

@@ -15,12 +15,12 @@ _FORCED_GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Starts PostgreSQL's programs, each in a session of its own so that Ctrl-C passes them by.
+    """Starts PostgreSQL's programs, each in a session of its own so that Ctrl-C does not reach it.
 
     Attributes:
-        binaries: the folder they lie in.
-        log: descriptor that their output goes to.
-        lock: descriptor that they and their children inherit and so keep locked.
+        binaries: the folder that holds them.
+        log: the descriptor for their output.
+        lock: the descriptor that they and their children inherit, and so keep locked.
     """
 
     binaries: Path
@@ -28,14 +28,14 @@ class Programs:
     lock: int
 
     async def choose(self, launches: Sequence[Launch]) -> Launch:
-        """The first of `launches` that is permitted here; the last needs no proof."""
+        """The first of `launches` that is permitted here; the last one is not tried."""
         for launch in launches[:-1]:
             if await self.run(launch, "postgres", "--version") == 0:
                 return launch
         return launches[-1]
 
     async def run(self, launch: Launch, program: str, *arguments: str) -> int:
-        """Run a program to its end; gives its exit code."""
+        """Run a program to its end; returns its exit status."""
         process = await self.start(launch, program, *arguments)
         try:
             return await process.wait()

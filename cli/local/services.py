@@ -1,4 +1,4 @@
-"""The four services as they run on one machine: where each listens and what it is told."""
+"""The four services on one machine: their addresses and their environments."""
 
 import os
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class LocalService:
         name: `embedding`, `knowledge`, `agent` or `gateway`.
         module: what `python -m` would run.
         address: where its gRPC server listens.
-        environment: its whole environment.
+        environment: all its environment variables.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LocalService:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is on this machine.
+    """The addresses and the files of ChatMind on this machine.
 
     Attributes:
         grpc: the gRPC address of each service by name, in the order they are started.
@@ -59,7 +59,7 @@ class Layout:
 
     @property
     def listening(self) -> Mapping[str, str]:
-        """Every address by the variable that sets it."""
+        """Every address to listen on, by the variable that sets it."""
         own = {f"CHATMIND_{name.upper()}_LISTEN": address for name, address in self.grpc.items()}
         return {**own, "CHATMIND_GATEWAY_HTTP_LISTEN": self.http}
 
@@ -75,12 +75,12 @@ class Layout:
 
     @property
     def logs(self) -> Path:
-        """One log a service."""
+        """The folder with a log for each service."""
         return self.data_dir / "logs"
 
 
 def plan_layout(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Layout:
-    """The usual addresses, unless CHATMIND_<SERVICE>_LISTEN and the like say otherwise."""
+    """The default addresses, unless CHATMIND_<SERVICE>_LISTEN and the like set others."""
     grpc = {
         name: environment.get(f"CHATMIND_{name.upper()}_LISTEN", address)
         for name, address in _GRPC.items()

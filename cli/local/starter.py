@@ -1,4 +1,4 @@
-"""What a newcomer finds: a base made of ChatMind's own documents, and an agent that knows it."""
+"""The starter content: a base of ChatMind's own documents, and an agent that searches it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Keeps what runs on one machine running, and stops the services in order."""
+"""Keeps the processes on one machine running, and stops them in order."""
 
 import asyncio
 import time
@@ -15,17 +15,17 @@ from services.common.tasks import task_group
 
 
 class Supervised(Protocol):
-    """A process that is to run all the time."""
+    """A process that should always run."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
 
     async def ended(self) -> int:
-        """The exit status, once it has ended; that of a signal is negative."""
+        """Wait until it ends; returns its exit status, which is negative for a signal."""
 
     async def start_again(self) -> None:
-        """Starts it anew, and returns once it does its work.
+        """Start it again, and return once it works.
 
         Raises:
             EndedError: it ended instead.
@@ -40,12 +40,12 @@ class Supervised(Protocol):
 async def services_running(
     services: Sequence[LocalService], *, logs: Path, pace: Pace | None = None
 ) -> AsyncIterator[list[ServiceProcess]]:
-    """Runs the services until the context is left, then stops them, callers first.
+    """Run the services for as long as the block lasts, then stop them, callers first.
 
     Args:
-        services: callees first.
-        logs: the folder for one log a service.
-        pace: how patient to be.
+        services: in the order of their start, callees first.
+        logs: the folder for their logs.
+        pace: the times to use.
 
     Raises:
         StartError: a service did not come up; the others are stopped again.
@@ -71,13 +71,13 @@ async def keep_running(
     database: Supervised | None = None,
     pace: Pace | None = None,
 ) -> None:
-    """Starts again whatever ends, for as long as this is awaited.
+    """Restart whatever ends, until cancelled.
 
     Args:
-        services: what to keep running.
-        output: is told of each end.
-        database: what the services need, where it is ours; while it is down none is started.
-        pace: how patient to be.
+        services: the services to keep running.
+        output: gets a note about each restart.
+        database: the database, if it is ours; while it is down, no service is started.
+        pace: the times to use.
 
     Raises:
         StartError: something keeps ending, or does not come up again.
@@ -102,7 +102,7 @@ async def keep_running(
 async def _keep_running(
     process: Supervised, output: Output, *, needs: asyncio.Event, up: asyncio.Event, pace: Pace
 ) -> None:
-    """Starts it again, once what it needs is there, whenever it ends; `up` is clear in between."""
+    """Restart a process whenever it ends, once `needs` is set; `up` is clear while it is down."""
     name, in_a_row, started = process.name, 0, time.monotonic()
     while True:
         how = ending(await process.ended())

@@ -2,22 +2,22 @@
 
 Run as a script (`python -I -S unprivileged.py WAY USER GROUP PARENT PROGRAM ARGUMENT...`), it
 becomes PROGRAM, so the process id stays. PostgreSQL refuses to run as user id 0, and initdb wants
-the id to have a name. Neither is met by loosening or creating anything:
+the id to have a name. Both are satisfied without loosening permissions or creating accounts:
 
-`namespace` maps the present user to USER in a user namespace of its own. The kernel goes on
-checking files against the real user, so data directory and binaries may lie wherever that user
-reaches, under a 0700 home too, and all stays owned by it. Outside the namespace the program holds
-no capability, but what root owns is within reach of the database's superuser, as of all that root
-starts. Many containers forbid namespaces; the exit code is then `EXIT_FORBIDDEN`.
+`namespace` maps the present user to USER in a new user namespace. The kernel still checks files
+against the real user, so the data directory and the binaries may be anywhere that user can reach,
+even below a 0700 home, and all files stay owned by that user. Outside the namespace the program has
+no capability; but like everything that root starts, it can reach what root owns, and so can the
+database's superuser. Many containers forbid namespaces; the exit code is then `EXIT_FORBIDDEN`.
 
 `user` becomes USER for good: for those containers, and for a cluster that belongs to somebody else.
-Where that user cannot reach program or data (root's 0700 home), it keeps CAP_DAC_OVERRIDE, so that
-permission bits are ignored rather than changed; else it keeps nothing.
+If that user cannot reach the program or the data (root's 0700 home), it keeps CAP_DAC_OVERRIDE, so
+that permission bits are ignored rather than changed; otherwise it keeps nothing.
 
 `self` starts the program as it is.
 
-Each way, the kernel sends the program SIGINT, PostgreSQL's fast shutdown, when the thread that
-started it ends, however that comes about (on Linux; elsewhere the next start deals with it).
+In each case the kernel sends the program SIGINT, PostgreSQL's fast shutdown, when the thread that
+started it ends for whatever reason (on Linux; elsewhere the next start deals with it).
 """
 
 import ctypes
@@ -26,7 +26,7 @@ import signal
 import sys
 
 EXIT_FORBIDDEN = 78
-"""Exit code where this way of starting is not permitted here."""
+"""Exit code if this way of starting is not permitted."""
 
 _CLONE_NEWUSER = 0x10000000
 _PR_SET_PDEATHSIG = 1
@@ -86,7 +86,7 @@ def _become(user: int, group: int, *, needs: tuple[str, str]) -> None:
 
 
 def _keep_capabilities_over_setuid() -> bool:
-    """Whether they now survive setuid and count in access(2), by which PostgreSQL checks files."""
+    """Whether capabilities now survive setuid and count in access(2), which PostgreSQL asks."""
     try:
         _call("prctl", _PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Everything on one machine, in the order it depends on each other."""
+"""Starts everything on one machine, in the order of dependence."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ _LEAVE_SECONDS = 20.0
 
 
 async def run_everything(data_dir: Path, output: Output) -> None:
-    """Runs the database and the services until SIGINT, SIGTERM or SIGHUP.
+    """Run the database and the services until SIGINT, SIGTERM or SIGHUP.
 
-    Prints one line on stdout once everything is ready.
+    One line is printed on stdout once everything is ready.
 
     Raises:
         LocalError: a part did not start, or keeps ending.
@@ -35,7 +35,7 @@ async def run_everything(data_dir: Path, output: Output) -> None:
     async with task_group() as group:
         work = group.create_task(_run(data_dir, output))
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Once is enough: a second signal must not cut the orderly end short.
+            # Only once: a second signal must not cut the orderly shutdown short.
             loop.add_signal_handler(signum, lambda: work.cancelling() or work.cancel())
     output.note("stopped")
 

@@ -185,7 +185,7 @@ class TestProcess:
 
         assert (result.returncode, result.stderr) == (1, b"")
         assert json.loads(result.stdout) == {
-            "error": {"message": "what was given is not text in UTF-8"}
+            "error": {"message": "the arguments are not UTF-8 text"}
         }
 
     def test_input_that_is_no_text_is_told(
@@ -195,7 +195,7 @@ class TestProcess:
         result = run("chat", environment=whole_environment, stdin=b"caf\xe9\n")
 
         assert (result.returncode, state.sent) == (1, [])
-        assert result.stderr == b"error: what was given is not text in UTF-8\n"
+        assert result.stderr == b"error: the arguments are not UTF-8 text\n"
 
     def test_help_needs_neither_key_nor_gateway(self, tmp_path: Path) -> None:
         bare = {"PATH": os.environ["PATH"], "CHATMIND_DATA_DIR": str(tmp_path)}

@@ -12,7 +12,7 @@ from chatmind.gateway.v1 import message_pb2
 from cli.client import Gateway, connect
 from cli.conversation import Event, Sent, answer, send
 from cli.errors import CommandError
-from cli.patience import Patience
+from cli.retries import Retries
 from services.common.errors import NotFoundError, UnavailableError
 from tests.cli.gateway import (
     KEY,
@@ -33,9 +33,9 @@ SENT = Sent(SESSION_ID, RUN_ID, 1)
 AWAY = UnavailableError("Draining.")
 
 
-def answered(gateway: Gateway, **patience: float) -> list[Event]:
+def answered(gateway: Gateway, **retries: float) -> list[Event]:
     """All that follows what was sent."""
-    return list(answer(gateway, SENT, patience=Patience(pause=0, **patience)))
+    return list(answer(gateway, SENT, retries=Retries(pause=0, **retries)))
 
 
 def end(state: State, how: RunState.ValueType, *, last_sequence: int) -> Callable[[], None]:
@@ -69,7 +69,7 @@ class TestSend:
     ) -> None:
         state.send_errors.extend([AWAY, AWAY])
 
-        assert send(gateway, "hi", agent_id=SESSION_ID, patience=Patience(pause=0)) == SENT
+        assert send(gateway, "hi", agent_id=SESSION_ID, retries=Retries(pause=0)) == SENT
         assert len(state.sent) == 3
         assert len({sent.SerializeToString() for sent in state.sent}) == 1
 
@@ -131,11 +131,11 @@ class TestAnswer:
         started = time.monotonic()
         with serving(state) as address, connect(address, KEY) as gateway:
             state.streams.append([said("a", 2), AWAY])
-            events = answer(gateway, SENT, patience=Patience(attempts=3, pause=0.01))
+            events = answer(gateway, SENT, retries=Retries(attempts=3, pause=0.01))
             assert next(events).message.text == "a"
             gone = address
         with connect(gone, KEY) as gateway, pytest.raises(grpc.RpcError):
-            list(answer(gateway, SENT, patience=Patience(attempts=3, pause=0.01)))
+            list(answer(gateway, SENT, retries=Retries(attempts=3, pause=0.01)))
 
         assert time.monotonic() - started < 20
 

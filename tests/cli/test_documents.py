@@ -14,7 +14,7 @@ from cli.documents import (
     upload,
 )
 from cli.errors import CommandError
-from cli.patience import Patience
+from cli.retries import Retries
 from services.common.errors import NotFoundError, UnavailableError
 from tests.cli.gateway import Document, State
 
@@ -174,8 +174,8 @@ class TestFollow:
         state.documents = [Document(id="d1", display_name="a.md")]
 
     def followed(self, gateway: Gateway) -> list[tuple[int, int]]:
-        patience = Patience(pause=0, attempts=2)
-        return [(d.state, d.chunks_done) for d in follow(gateway, "d1", patience=patience)]
+        retries = Retries(pause=0, attempts=2)
+        return [(d.state, d.chunks_done) for d in follow(gateway, "d1", retries=retries)]
 
     def test_it_goes_on_to_the_last_state(self, gateway: Gateway, state: State) -> None:
         ready = Document(state=Document.STATE_READY, chunks_done=2)

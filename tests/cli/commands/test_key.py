@@ -45,8 +45,8 @@ class TestList:
         lines = chatmind("key", "list").stdout.splitlines()[1:]
 
         assert [(line.split()[0], line.split()[-1]) for line in lines] == [
-            ("k1", "works"),
-            ("k2", "works"),
+            ("k1", "valid"),
+            ("k2", "valid"),
             ("k3", "expired"),
             ("k4", "revoked"),
         ]

@@ -94,7 +94,5 @@ class TestEnsureIdentityKeys:
         with pytest.raises(StartError) as caught:
             ensure_identity_keys(folder)
 
-        assert str(caught.value) == (
-            f"{damaged} holds no signing key; remove it to have a new one made"
-        )
+        assert str(caught.value) == (f"{damaged} holds no signing key; remove it to get a new one")
         assert damaged.read_bytes() == content

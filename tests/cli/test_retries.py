@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from cli.errors import CommandError
-from cli.patience import Patience
+from cli.retries import Retries
 
 
 class Broken(grpc.RpcError):
@@ -23,38 +23,38 @@ class Broken(grpc.RpcError):
 UNAVAILABLE = Broken(grpc.StatusCode.UNAVAILABLE)
 
 
-class TestSpend:
+class TestWait:
     @pytest.mark.parametrize("code", ["UNAVAILABLE", "ABORTED", "RESOURCE_EXHAUSTED"])
     def test_what_passes_is_borne_as_often_as_agreed(self, code: str) -> None:
-        patience, error = Patience(attempts=3, pause=0), Broken(grpc.StatusCode[code])
+        retries, error = Retries(attempts=3, pause=0), Broken(grpc.StatusCode[code])
         for _ in range(3):
-            patience.spend(error)
+            retries.wait(error)
 
         with pytest.raises(Broken) as caught:
-            patience.spend(error)
+            retries.wait(error)
         assert caught.value is error
 
     @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "INTERNAL", "CANCELLED"])
     def test_what_does_not_pass_is_raised_at_once(self, code: str) -> None:
         with pytest.raises(Broken):
-            Patience(pause=0).spend(Broken(grpc.StatusCode[code]))
+            Retries(pause=0).wait(Broken(grpc.StatusCode[code]))
 
     def test_a_stream_that_just_ends_is_borne_no_longer(self) -> None:
-        patience = Patience(attempts=2, pause=0)
-        patience.spend(None)
-        patience.spend(None)
+        retries = Retries(attempts=2, pause=0)
+        retries.wait(None)
+        retries.wait(None)
 
         with pytest.raises(CommandError):
-            patience.spend(None)
+            retries.wait(None)
 
     def test_what_comes_through_renews_it(self) -> None:
-        patience = Patience(attempts=1, pause=0)
+        retries = Retries(attempts=1, pause=0)
         for _ in range(5):
-            patience.spend(UNAVAILABLE)
-            patience.renew()
+            retries.wait(UNAVAILABLE)
+            retries.reset()
 
     def test_it_waits_a_moment(self) -> None:
         started = time.monotonic()
-        Patience(pause=0.05).spend(UNAVAILABLE)
+        Retries(pause=0.05).wait(UNAVAILABLE)
 
         assert time.monotonic() - started >= 0.05
