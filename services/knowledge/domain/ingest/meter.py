@@ -42,6 +42,7 @@ class Meter:
         self.max_chars = max_tokens * MAX_CHARS_PER_TOKEN
         self._count_tokens = count_tokens
         self._rate = _TYPICAL_RATE
+        self._has_learnt = False
         self._known: dict[str, int] = {}
 
     def tokens(self, text: str) -> int:
@@ -66,9 +67,14 @@ class Meter:
 
     def keeps_to(self, limit: int, text: str) -> bool:
         """Whether a text costs no more than `limit`; what is clearly longer is not counted."""
-        if len(text) > self.max_chars or units(text) * self._rate > limit * _CERTAIN:
+        if len(text) > self.max_chars:
             return False
-        return self.tokens(text) <= limit
+        size = units(text)
+        if size * self._rate > limit * _CERTAIN:
+            return False
+        tokens = self.tokens(text)
+        self._learn(tokens, size)
+        return tokens <= limit
 
     @property
     def reach(self) -> int:
@@ -79,30 +85,31 @@ class Meter:
         """Drop the remembered counts, not what was learnt from them."""
         self._known.clear()
 
-    def farthest(
+    def likely_end(
         self, text: str, start: int, end: int, render: Callable[[int], str], *, overhead: int = 0
     ) -> int:
-        """The last end of a unit in a stretch of text that can be reached within the budget.
+        """Where in a stretch of text the budget is probably nearly used up.
 
         Args:
             text: the whole text.
             start: where the stretch begins.
             end: where it ends.
-            render: the text that ends at a place, with all that is counted with it.
+            render: the text that ends at a place, with all that is counted with it; it is counted
+                once if nothing has been counted yet that could be learnt from.
             overhead: the units in that text before the stretch.
 
         Returns:
-            a place in the text; `start` if not even the first unit fits.
+            the end of a unit; `start` if there is probably no room for one.
         """
         stop = min(end, start + self.max_chars)
-        reach, places, count = 0, [start], 1
-        while count == len(places) and self.reach > reach:
-            reach = self.reach
-            found = _UNIT.finditer(text, start, stop)
-            places = [unit.end() for unit in islice(found, reach)] or [start]
-            sizes = range(1, len(places) + 1)
-            count = self.longest(places, sizes, render, overhead=overhead)
-        return places[count - 1] if count else start
+        while True:
+            most = max(0, int(self.max_tokens * _AIM / self._rate) - overhead)
+            found = [unit.end() for unit in islice(_UNIT.finditer(text, start, stop), most)]
+            last = found[-1] if found else start
+            if self._has_learnt:
+                return last
+            self._learn(self.tokens(render(last)), overhead + len(found))
+            self._has_learnt = True
 
     def longest(
         self,
@@ -119,7 +126,7 @@ class Meter:
 
         Args:
             places: ends that a text may have, ascending.
-            sizes: for each, the units up to it.
+            sizes: for each, the units up to it; beyond `reach` they may be less than there are.
             render: the text that ends at a place, with all that is counted with it.
             overhead: the units in that text beside those.
 
@@ -134,10 +141,7 @@ class Meter:
             if attempt < _GUESSES:
                 guess = self._guess(sizes, overhead, aim)
             guess = min(max(guess, good + 1), bad - 1)
-            text = render(places[guess - 1])
-            tokens = self.tokens(text)
-            if len(text) <= self.max_chars:
-                self._learn(tokens, overhead + sizes[guess - 1])
+            tokens = self._tokens_at(render, places[guess - 1], overhead + sizes[guess - 1])
             if tokens > self.max_tokens:
                 bad = guess
             else:
@@ -147,6 +151,16 @@ class Meter:
                     break
             attempt += 1
         return good
+
+    def _tokens_at(self, render: Callable[[int], str], place: int, size: int) -> int:
+        """What the text up to a place costs; if that is clearly too much, only that it is."""
+        if self._has_learnt and size > self.reach:
+            return self.max_tokens + 1
+        text = render(place)
+        tokens = self.tokens(text)
+        if size <= self.reach and len(text) <= self.max_chars:
+            self._learn(tokens, size)
+        return tokens
 
     def _may_hold(self, tokens: int, step: int) -> bool:
         """Whether so many more units may still fit."""
@@ -161,6 +175,7 @@ class Meter:
     def _learn(self, tokens: int, size: int) -> None:
         if size >= _SAMPLE:
             self._rate = max(tokens / size, _SMALLEST_RATE)
+            self._has_learnt = True
 
 
 def units(text: str, start: int = 0, end: int | None = None) -> int:

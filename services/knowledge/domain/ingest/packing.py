@@ -189,11 +189,16 @@ class Packer:
         text, start = self._body.text, self._cut_start(node)
         if grapheme_end(text, start) >= node.end:
             return []
-        limit = self._limit(node, opening)
-        if limit <= start:
-            start = node.start
         cut = cut_code if node.kind is NodeKind.CODE else cut_prose
-        place = cut(text, start, min(max(limit, start + 1), node.end - 1))
+        tail = node.frame.tail if node.frame else ""
+        limit = min(self._likely_limit(node, opening), node.end - 1)
+        while True:
+            place = cut(text, start, max(limit, start + 1))
+            tokens = self._meter.tokens(self._render(opening, place.end, tail))
+            if tokens <= self._meter.max_tokens or limit <= start + 1:
+                break
+            size = min(limit, place.end) - start
+            limit = start + min(size - 1, size * self._meter.max_tokens // tokens)
         if place.cut < least or place.end >= node.end:
             return []
         return self._halves(node, place)
@@ -204,16 +209,15 @@ class Packer:
             return max(node.start, self._body.start(node.frame.first_line))
         return node.start
 
-    def _limit(self, node: Node, opening: Stretch) -> int:
-        """The last place in the part that fits; nearer if that makes a better last piece."""
-        tail = node.frame.tail if node.frame else ""
-        before = units(self._body.text, opening.start, node.start)
-        limit = self._meter.farthest(
-            self._body.text,
+    def _likely_limit(self, node: Node, opening: Stretch) -> int:
+        """The last place in the part that probably fits; nearer for a better last piece."""
+        text = self._body.text
+        limit = self._meter.likely_end(
+            text,
             node.start,
             node.end,
-            lambda end: self._render(opening, end, tail),
-            overhead=self._overhead(opening) + before,
+            lambda end: self._render(opening, end, node.missing_tail),
+            overhead=self._overhead(opening) + units(text, opening.start, node.start),
         )
         return min(limit, self._even_limit(opening, limit))
 
