@@ -55,7 +55,7 @@ lint: setup ## style of the Python code
 	$(BIN)/ruff format --check .
 
 types: setup ## static types, strictly
-	$(BIN)/mypy services cli tools
+	$(BIN)/mypy
 
 proto: setup ## generate the stubs in gen/ from protos/
 	$(BIN)/python tools/proto.py generate
