@@ -1,12 +1,12 @@
-"""Turn the contract in `protos/` into the stubs in `gen/`, and hold both to their rules.
+"""Generates the stubs in `gen/` from the contract in `protos/`, and checks both.
 
     python tools/proto.py generate   write the stubs
-    python tools/proto.py check      fail when the stubs are not what `generate` would write
-    python tools/proto.py lint       fail on a breach of `protos/buf.yaml`
-    python tools/proto.py breaking   fail when the contract breaks clients of the last release
+    python tools/proto.py check      fail if the stubs differ from what `generate` would write
+    python tools/proto.py lint       fail if the contract breaks a rule of `protos/buf.yaml`
+    python tools/proto.py breaking   fail if the contract breaks clients of the last release
 
-Everything runs offline from what the `dev` extra installs. `buf/validate/validate.proto` comes
-with no wheel: protoc reads its descriptor out of protovalidate's own generated module instead,
+Everything runs offline with what the `dev` extra installs. No wheel ships
+`buf/validate/validate.proto`, so protoc gets its descriptor from protovalidate's generated module,
 which is one reason why these versions are pinned exactly.
 """
 
@@ -41,11 +41,11 @@ SERVICES = ("--grpc_python_out=", "--mypy_grpc_out=quiet:")
 
 
 class ToolError(Exception):
-    """A failure whose text is all that the person at the terminal needs."""
+    """A failure; its message is for the person at the terminal."""
 
 
 def generate(protos: Path, gen: Path) -> None:
-    """Replace the packages below `gen` by the stubs of the contract below `protos`."""
+    """Replace the packages below `gen` with stubs of the contract below `protos`."""
     with tempfile.TemporaryDirectory() as scratch:
         fresh = compile_stubs(protos, Path(scratch))
         for package in PACKAGES:
@@ -62,14 +62,14 @@ def check(protos: Path, gen: Path) -> None:
 
 
 def lint(protos: Path) -> None:
-    """Hold the contract to the lint rules of its `buf.yaml`."""
+    """Check the contract against the lint rules of its `buf.yaml`."""
     with tempfile.TemporaryDirectory() as scratch:
         image = build_image(protos, Path(scratch, "contract.binpb"))
         buf("lint", str(image), "--config", str(protos / "buf.yaml"))
 
 
 def breaking(protos: Path, repository: Path) -> str:
-    """Hold the contract compatible with the last release.
+    """Check that the contract is compatible with the last release.
 
     Returns:
         The tag compared with, or an empty text where `repository` has no release yet.
@@ -116,7 +116,7 @@ def build_image(protos: Path, image: Path) -> Path:
 
 
 def sources(protos: Path) -> list[str]:
-    """Every proto file, relative to `protos` and in an order that no machine changes."""
+    """Every proto file, relative to `protos`, in an order that is the same on every machine."""
     found = sorted(path.relative_to(protos).as_posix() for path in protos.rglob("*.proto"))
     if not found:
         raise ToolError(f"no .proto file below {protos}")
@@ -142,7 +142,7 @@ def stub_files(gen: Path) -> dict[str, Path]:
 
 
 def protoc(protos: Path, flags: Sequence[str], files: Sequence[str]) -> None:
-    """Run protoc over `files`, with the validation rules and Google's common protos at hand."""
+    """Run protoc over `files`, which may import the validation rules and Google's common protos."""
     common = distribution("googleapis-common-protos").locate_file("")
     with tempfile.TemporaryDirectory() as scratch:
         rules = Path(scratch, "validate.binpb")
@@ -168,12 +168,12 @@ def descriptor_set(file: DescFile) -> bytes:
 
 
 def buf(*arguments: str) -> None:
-    """Run buf, whose complaints are written for people."""
+    """Run buf; its own messages are meant for people."""
     run(str(scripts() / "buf"), *arguments)
 
 
 def git(repository: Path, *arguments: str) -> bytes:
-    """Run git in `repository`, whoever owns it: a clone made for CI is often another user's."""
+    """Run git in `repository`, whoever owns it: a clone for CI often belongs to another user."""
     return run("git", "-c", f"safe.directory={repository}", "-C", str(repository), *arguments)
 
 
@@ -183,7 +183,11 @@ def scripts() -> Path:
 
 
 def run(*command: str) -> bytes:
-    """Run a command to its end; its output, or a ToolError carrying what it complained of."""
+    """Run a command and return its output.
+
+    Raises:
+        ToolError: it failed; the message is what it printed.
+    """
     environment = os.environ | {"PATH": os.pathsep.join([str(scripts()), os.environ["PATH"]])}
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     if done.returncode:
@@ -193,7 +197,11 @@ def run(*command: str) -> bytes:
 
 
 def assert_versions() -> None:
-    """Refuse to run with other generators than the committed stubs were made by."""
+    """Check that the generators are those that made the committed stubs.
+
+    Raises:
+        ToolError: at least one has another version.
+    """
     found = {name: version(name) for name in PINS}
     if found != PINS:
         wrong = [
@@ -205,7 +213,7 @@ def assert_versions() -> None:
 
 
 def act(command: str) -> str:
-    """Carry out one command on this repository and say what was found."""
+    """Run one command on this repository and return its result in words."""
     if command == "generate":
         generate(PROTOS, GEN)
         return f"{len(stub_files(GEN))} stub files written"
