@@ -1,12 +1,12 @@
-"""Plain values to and from the fields of messages: ids, texts, times and JSON."""
+"""Converts ids, texts, times and JSON: `to_…` from the fields of messages, `from_…` into them."""
 
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.common.errors import InvalidArgumentError
@@ -16,7 +16,7 @@ _Plain: TypeAlias = "bool | int | float | str | list[_Plain] | dict[str, _Plain]
 
 
 def canonical_id(identifier: str) -> str:
-    """An id in its one spelling; the contract also accepts upper case."""
+    """An id in its canonical form; the contract also accepts upper case."""
     return str(uuid.UUID(identifier))
 
 
@@ -44,6 +44,11 @@ def to_text(value: str, *, field: str, max_bytes: int) -> str:
     return cleaned
 
 
+def to_time(stamp: Timestamp) -> datetime:
+    """The instant of a message, in UTC, to the microsecond."""
+    return stamp.ToDatetime(UTC)
+
+
 def from_time(time: datetime) -> Timestamp:
     """An instant as a message."""
     stamp = Timestamp()
@@ -58,11 +63,32 @@ def from_duration(length: timedelta) -> Duration:
     return duration
 
 
+def to_json(struct: Struct) -> dict[str, Json]:
+    """The JSON object of a message; NaN and the infinities, which JSON lacks, are kept."""
+    return {key: _item(value) for key, value in struct.fields.items()}
+
+
 def from_json(value: Mapping[str, Json]) -> Struct:
     """A JSON object as a message; numbers become doubles."""
     struct = Struct()
     struct.update({key: _plain(item) for key, item in value.items()})
     return struct
+
+
+def _item(value: Value) -> Json:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return to_json(value.struct_value)
+        case "list_value":
+            return [_item(item) for item in value.list_value.values]
+        case "string_value":
+            return value.string_value
+        case "number_value":
+            return value.number_value
+        case "bool_value":
+            return value.bool_value
+        case _:
+            return None
 
 
 def _plain(value: Json) -> _Plain:

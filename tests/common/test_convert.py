@@ -1,5 +1,6 @@
 """Plain values in the fields of messages."""
 
+import math
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -11,9 +12,12 @@ from services.common.convert import (
     from_json,
     from_time,
     required_id,
+    to_json,
     to_text,
+    to_time,
 )
 from services.common.errors import InvalidArgumentError
+from services.common.text import Json
 
 AN_ID = "01973f6c-0000-7000-8000-00000000abcd"
 
@@ -48,7 +52,8 @@ class TestValues:
     def test_times_keep_their_microseconds(self) -> None:
         moment = datetime(2026, 6, 1, 10, 30, 0, 123_456, tzinfo=UTC)
 
-        assert moment == from_time(moment).ToDatetime(tzinfo=UTC)
+        assert moment == to_time(from_time(moment))
+        assert to_time(from_time(moment)).tzinfo is UTC
         assert timedelta(seconds=90.5) == from_duration(timedelta(seconds=90.5)).ToTimedelta()
 
     def test_json_of_any_shape_becomes_a_struct(self) -> None:
@@ -57,3 +62,14 @@ class TestValues:
         assert list(struct["a"])[:4] == [1, 0.5, None, True]
         assert struct["a"][4]["b"] == "c"
         assert list(struct["e"]) == []
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {},
+            {"a": "text", "b": 1.5, "c": True, "d": None, "e": math.inf},
+            {"list": [1.0, ["x"], {"y": []}], "object": {"": {"deep": "中文"}}},
+        ],
+    )
+    def test_json_comes_back_as_it_was(self, value: dict[str, Json]) -> None:
+        assert to_json(from_json(value)) == value

@@ -10,9 +10,9 @@ from chatmind.gateway.v1 import (
     message_pb2,
 )
 
+from services.common.convert import from_json, from_time, to_time
 from services.common.identity import Role
 from services.common.text import clean
-from services.common.wire import from_timestamp, to_struct, to_timestamp
 from services.gateway.domain.messages import (
     Accepted,
     Citation,
@@ -101,7 +101,7 @@ def stream_messages_response(
         case RunUpdate():
             response.run.CopyFrom(run_update(event))
         case Heartbeat():
-            response.heartbeat.time.CopyFrom(to_timestamp(event.time))
+            response.heartbeat.time.CopyFrom(from_time(event.time))
         case _:
             assert_never(event)
     return response
@@ -129,7 +129,7 @@ def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
         user_id=request.user_id,
         roles=frozenset(_ROLES_BY_NUMBER[each] for each in request.roles or (_DEFAULT_ROLE,)),
         narrowed_to=frozenset(_SCOPES_BY_NUMBER[each] for each in request.scopes),
-        expire_time=from_timestamp(request.expire_time) if expires else None,
+        expire_time=to_time(request.expire_time) if expires else None,
     )
 
 
@@ -142,12 +142,12 @@ def api_key(key: ApiKey) -> access_pb2.ApiKey:
         user_id=key.user_id,
         roles=sorted(_ROLES[role] for role in key.roles),
         scopes=sorted(_SCOPES[scope] for scope in scopes_of_key(key)),
-        create_time=to_timestamp(key.create_time),
+        create_time=from_time(key.create_time),
     )
     if key.expire_time is not None:
-        converted.expire_time.CopyFrom(to_timestamp(key.expire_time))
+        converted.expire_time.CopyFrom(from_time(key.expire_time))
     if key.revoke_time is not None:
-        converted.revoke_time.CopyFrom(to_timestamp(key.revoke_time))
+        converted.revoke_time.CopyFrom(from_time(key.revoke_time))
     return converted
 
 
@@ -166,8 +166,8 @@ def _message(message: Message) -> message_pb2.Message:
         tool_call_id=message.tool_call_id,
         tool_name=message.tool_name,
         citations=[_citation(each) for each in message.citations],
-        metadata=to_struct(message.metadata),
-        create_time=to_timestamp(message.create_time),
+        metadata=from_json(message.metadata),
+        create_time=from_time(message.create_time),
     )
 
 

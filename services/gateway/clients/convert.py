@@ -5,7 +5,7 @@ from typing import assert_never
 
 from chatmind.agent.v1 import run_pb2, run_service_pb2, session_pb2
 
-from services.common.wire import from_struct, from_timestamp
+from services.common.convert import to_json, to_time
 from services.gateway.domain.messages import (
     Accepted,
     Citation,
@@ -74,7 +74,7 @@ def event(response: run_service_pb2.WatchSessionResponse) -> Event | None:
         case "run":
             return run_update(response.run)
         case "heartbeat":
-            return Heartbeat(from_timestamp(response.heartbeat.time))
+            return Heartbeat(to_time(response.heartbeat.time))
         case _:
             return None
 
@@ -88,12 +88,12 @@ def message(given: session_pb2.Message) -> Message:
         sequence=given.sequence,
         role=_MESSAGE_ROLES.get(given.role),
         text=given.text,
-        create_time=from_timestamp(given.create_time),
+        create_time=to_time(given.create_time),
         tool_calls=[ToolCall(call.id, call.name, call.arguments_json) for call in given.tool_calls],
         tool_call_id=given.tool_call_id,
         tool_name=given.tool_name,
         citations=[_citation(each) for each in given.citations],
-        metadata=from_struct(given.metadata),
+        metadata=to_json(given.metadata),
     )
 
 
