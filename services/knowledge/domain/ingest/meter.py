@@ -24,6 +24,8 @@ _GUESSES = 4
 _TYPICAL_RATE = 1.0
 _SMALLEST_RATE = 0.05
 _SAMPLE = 16
+# A text of so few units is rather counted than estimated.
+_SMALL = 64
 
 _UNIT = re.compile(r"[A-Za-z]{1,5}|[0-9]{1,3}|\S|\s{4,16}")
 
@@ -66,11 +68,11 @@ class Meter:
         return units_up_to(int(most) + 1, text, start, end) > most
 
     def keeps_to(self, limit: int, text: str) -> bool:
-        """Whether a text costs no more than `limit`; what is clearly longer is not counted."""
+        """Whether a text costs no more than `limit`; a long one clearly over it is not counted."""
         if len(text) > self.max_chars:
             return False
         size = units(text)
-        if size * self._rate > limit * _CERTAIN:
+        if size > _SMALL and size * self._rate > limit * _CERTAIN:
             return False
         tokens = self.tokens(text)
         self._learn(tokens, size)

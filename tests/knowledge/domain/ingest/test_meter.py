@@ -51,7 +51,7 @@ class TestKeepsTo:
     def test_what_is_clearly_over_is_not_counted(self) -> None:
         counter = Counter()
 
-        assert not Meter(counter, 10).keeps_to(5, "word " * 50)
+        assert not Meter(counter, 10).keeps_to(5, "word " * 65)
         assert counter.asked == []
 
 
