@@ -122,7 +122,8 @@ class TestConnection:
 
         assert 0.3 <= waited < 2
         assert caught.value.retry_after == 1.0
-        await asyncio.gather(*(ping(pool) for _ in range(20)))
+        for _ in range(3):  # as many as hold a session at once, and one more
+            await ping(pool)
 
     async def test_a_session_ended_by_the_server_is_unavailable_and_replaced(
         self, pool: Pool, empty_database: str
