@@ -75,9 +75,9 @@ def cut_code(text: str, start: int, limit: int) -> Place:
 
     No white space is left out: in code it counts.
     """
-    for space in _LAST_SPACE.finditer(text, start, limit):
+    for space in _LAST_SPACE.finditer(text, _first_ink(text, start, limit), limit):
         end = space.end()
-        if is_border(text, end) and not text[start:end].isspace():
+        if is_border(text, end):
             return Place(end, end, Cut.WORD)
     end = last_border(text, start, limit)
     return Place(end, end, Cut.CHARACTER)
@@ -91,17 +91,19 @@ def sentence_starts(text: str, start: int, end: int) -> list[int]:
 
 def _last_word_end(text: str, start: int, limit: int) -> int | None:
     """The last place by the limit at white space, or beside a letter of a script without any."""
-    for found in _LAST_WORD_END.finditer(text, start + 1, limit + 1):
+    ink = _first_ink(text, start, limit)
+    for found in _LAST_WORD_END.finditer(text, ink, limit + 1):
         for end in (found.end(), found.start()):
-            if start < end <= limit and _ends_word(text, start, end):
+            begins_line = text[end : end + 1] not in _NO_LINE_BEGIN
+            if ink < end <= limit and begins_line and is_border(text, end):
                 return end
     return None
 
 
-def _ends_word(text: str, start: int, end: int) -> bool:
-    """Whether what comes after may begin a line, and something stands before."""
-    begins_line = text[end : end + 1] not in _NO_LINE_BEGIN
-    return begins_line and is_border(text, end) and not text[start:end].isspace()
+def _first_ink(text: str, start: int, limit: int) -> int:
+    """Where the first character stands that is no white space; `limit` if there is none."""
+    part = text[start:limit]
+    return limit - len(part.lstrip())
 
 
 def _place(text: str, start: int, end: int, cut: Cut) -> Place:

@@ -1,16 +1,15 @@
 """Finding out what fits a budget with as few token counts as possible: a real tokenizer is slow.
 
-Texts are first measured in units that stand for what most tokenizers make of them: a few letters or
-digits, one sign, one ideograph. How many tokens a unit is worth is learnt from every real count, so
-that the first guess is mostly close enough and one count confirms it.
+Texts are first measured by the estimate that needs no tokenizer. What it is worth for this
+tokenizer and this kind of text is learnt from every real count, so that the first guess is mostly
+close enough and one count confirms it.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from services.knowledge.domain.ingest.policy import MAX_CHARS_PER_TOKEN
+from services.knowledge.domain.ingest.token_estimate import estimate_tokens
 
 TokenCounter = Callable[[str], int]
 
@@ -24,10 +23,10 @@ _GUESSES = 4
 _TYPICAL_RATE = 1.0
 _SMALLEST_RATE = 0.05
 _SAMPLE = 16
-# A text of so few units is rather counted than estimated.
+# A text as short as this is rather counted than estimated.
 _SMALL = 64
-
-_UNIT = re.compile(r"[A-Za-z]{1,5}|[0-9]{1,3}|\S|\s{4,16}")
+# No character is estimated at less than one part in so many of a token.
+_CHARS_PER_ESTIMATE = 4
 
 
 class Meter:
@@ -64,14 +63,14 @@ class Meter:
 
     def exceeds(self, share: float, text: str, start: int, end: int) -> bool:
         """Whether a stretch of text probably costs more than a share of the budget."""
-        most = self.max_tokens * share / self._rate
-        return units_up_to(int(most) + 1, text, start, end) > most
+        most = int(self.max_tokens * share / self._rate)
+        return size_of(text, start, end, most=most) > most
 
     def keeps_to(self, limit: int, text: str) -> bool:
         """Whether a text costs no more than `limit`; a long one clearly over it is not counted."""
         if len(text) > self.max_chars:
             return False
-        size = units(text)
+        size = estimate_tokens(text)
         if size > _SMALL and size * self._rate > limit * _CERTAIN:
             return False
         tokens = self.tokens(text)
@@ -80,7 +79,7 @@ class Meter:
 
     @property
     def reach(self) -> int:
-        """More units than the budget holds, by all that is known."""
+        """An estimated cost above what the budget holds, by all that is known."""
         return int(self.max_tokens * _CERTAIN / self._rate) + 2
 
     def forget(self) -> None:
@@ -98,20 +97,25 @@ class Meter:
             end: where it ends.
             render: the text that ends at a place, with all that is counted with it; it is counted
                 once if nothing has been counted yet that could be learnt from.
-            overhead: the units in that text before the stretch.
+            overhead: the estimated cost of that text before the stretch.
 
         Returns:
-            the end of a unit; `start` if there is probably no room for one.
+            a place in the text; `start` if there is probably no room.
         """
-        stop = min(end, start + self.max_chars)
-        while True:
-            most = max(0, int(self.max_tokens * _AIM / self._rate) - overhead)
-            found = [unit.end() for unit in islice(_UNIT.finditer(text, start, stop), most)]
-            last = found[-1] if found else start
-            if self._has_learnt:
-                return last
-            self._learn(self.tokens(render(last)), overhead + len(found))
+        if not self._has_learnt:
+            place = self._place_of(self._aim(overhead), text, start, end)
+            self._learn(self.tokens(render(place)), overhead + size_of(text, start, place))
             self._has_learnt = True
+        return self._place_of(self._aim(overhead), text, start, end)
+
+    def _aim(self, overhead: int) -> int:
+        """The estimated cost that nearly uses the budget up, beside what is there already."""
+        return int(self.max_tokens * _AIM / self._rate) - overhead
+
+    def _place_of(self, most: int, text: str, start: int, end: int) -> int:
+        """The last place up to which a stretch of text costs no more than `most`, estimated."""
+        places = range(start + 1, min(end, start + self.max_chars) + 1)
+        return start + bisect_right(places, most, key=lambda place: size_of(text, start, place))
 
     def longest(
         self,
@@ -128,20 +132,19 @@ class Meter:
 
         Args:
             places: ends that a text may have, ascending.
-            sizes: for each, the units up to it; beyond `reach` they may be less than there are.
+            sizes: for each, the estimated cost up to it; beyond `reach` it may be more.
             render: the text that ends at a place, with all that is counted with it.
-            overhead: the units in that text beside those.
+            overhead: the estimated cost of that text beside those.
 
         Returns:
             the number of places up to the one found; 0 if not even the first fits.
         """
         good, bad = 0, len(places) + 1
-        aim = self.max_tokens * _AIM
         attempt = 0
         while bad - good > 1:
             guess = (good + bad) // 2
             if attempt < _GUESSES:
-                guess = self._guess(sizes, overhead, aim)
+                guess = self._guess(sizes, overhead)
             guess = min(max(guess, good + 1), bad - 1)
             tokens = self._tokens_at(render, places[guess - 1], overhead + sizes[guess - 1])
             if tokens > self.max_tokens:
@@ -165,14 +168,14 @@ class Meter:
         return tokens
 
     def _may_hold(self, tokens: int, step: int) -> bool:
-        """Whether so many more units may still fit."""
+        """Whether something with this estimated cost may still fit."""
         return tokens + step * self._rate < self.max_tokens * _LEEWAY
 
-    def _guess(self, sizes: Sequence[int], overhead: int, aim: float) -> int:
+    def _guess(self, sizes: Sequence[int], overhead: int) -> int:
         """How many of the places probably fit."""
         if (overhead + sizes[-1]) * self._rate <= self.max_tokens:
             return len(sizes)
-        return bisect_right(sizes, aim / self._rate - overhead)
+        return bisect_right(sizes, self._aim(overhead))
 
     def _learn(self, tokens: int, size: int) -> None:
         if size >= _SAMPLE:
@@ -180,16 +183,8 @@ class Meter:
             self._has_learnt = True
 
 
-def units(text: str, start: int = 0, end: int | None = None) -> int:
-    """The size of a stretch of text in units."""
-    return len(_UNIT.findall(text, start, len(text) if end is None else end))
-
-
-def units_up_to(most: int, text: str, start: int, end: int) -> int:
-    """The size of a stretch of text in units; of one that has more than `most`, just more."""
-    size = 0
-    while start < end and size <= most:
-        stop = min(end, start + max(most, _SAMPLE))
-        size += units(text, start, stop)
-        start = stop
-    return size
+def size_of(text: str, start: int, end: int, *, most: int | None = None) -> int:
+    """The estimated cost of a stretch of text; of one that costs more than `most`, just more."""
+    if most is not None:
+        end = min(end, start + most * _CHARS_PER_ESTIMATE + _CHARS_PER_ESTIMATE)
+    return estimate_tokens(text[start:end])

@@ -15,10 +15,11 @@ from services.knowledge.domain.ingest.boundaries import (
     cut_prose,
 )
 from services.knowledge.domain.ingest.graphemes import grapheme_end, is_blank
-from services.knowledge.domain.ingest.meter import Meter, units, units_up_to
+from services.knowledge.domain.ingest.meter import Meter, size_of
 from services.knowledge.domain.ingest.nodes import Body, Node, NodeKind
 from services.knowledge.domain.ingest.overlap import overlap_before
 from services.knowledge.domain.ingest.parts import parts_of
+from services.knowledge.domain.ingest.token_estimate import estimate_tokens
 
 # A piece this full is closed rather than filled up with the beginning of a part that is too long.
 _FILLED = 0.5
@@ -60,7 +61,7 @@ class Packer:
     ) -> None:
         self._body = body
         self._prefix = prefix
-        self._prefix_size = units(prefix)
+        self._prefix_size = estimate_tokens(prefix)
         self._meter = meter
         self._overlap_tokens = overlap_tokens
         # The parts still to be placed, the next one last.
@@ -109,14 +110,14 @@ class Packer:
                 return opening, self._settled(opening, window, count)
 
     def _window(self) -> tuple[list[Node], list[int]]:
-        """The next parts, more than a piece holds but at least one, and the units up to each."""
+        """The next parts, more than a piece holds but at least one, and the cost up to each."""
         window: list[Node] = []
         sizes: list[int] = []
         start, size = self._todo[-1].start, 0
         for node in reversed(self._todo):
             if window and (size > self._meter.reach or node.end - start > self._meter.max_chars):
                 break
-            size += units_up_to(self._meter.reach, self._body.text, node.start, node.end)
+            size += size_of(self._body.text, node.start, node.end, most=self._meter.reach)
             window.append(node)
             sizes.append(size)
         return window, sizes
@@ -132,9 +133,9 @@ class Packer:
         return self._meter.longest(ends, sizes, render, overhead=self._overhead(opening))
 
     def _overhead(self, opening: Stretch) -> int:
-        """The units that a piece has beside its own text."""
-        repeated = units(self._body.text, opening.overlap_start, opening.start)
-        return self._prefix_size + units(opening.head) + repeated
+        """The estimated cost that a piece has beside its own text."""
+        repeated = size_of(self._body.text, opening.overlap_start, opening.start)
+        return self._prefix_size + estimate_tokens(opening.head) + repeated
 
     def _fill_up(self, opening: Stretch, taken: Sequence[Node]) -> bool:
         """Take the part after those that fit apart, if it is too long for any piece as it is.
@@ -217,7 +218,7 @@ class Packer:
             node.start,
             node.end,
             lambda end: self._render(opening, end, node.missing_tail),
-            overhead=self._overhead(opening) + units(text, opening.start, node.start),
+            overhead=self._overhead(opening) + size_of(text, opening.start, node.start),
         )
         return min(limit, self._even_limit(opening, limit))
 

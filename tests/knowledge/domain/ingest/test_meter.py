@@ -1,7 +1,8 @@
 import pytest
 
-from services.knowledge.domain.ingest.meter import Meter, units, units_up_to
+from services.knowledge.domain.ingest.meter import Meter, size_of
 from services.knowledge.domain.ingest.policy import MAX_CHARS_PER_TOKEN
+from services.knowledge.domain.ingest.token_estimate import estimate_tokens
 
 
 class Counter:
@@ -119,23 +120,13 @@ class TestExceeds:
         assert not meter.exceeds(0.25, text, 0, 20)
 
 
-class TestUnits:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("", 0),
-            ("a", 1),
-            ("words", 1),
-            ("wordss", 2),
-            ("汉字", 2),
-            ("a b", 2),
-            ("1234", 2),
-            ("(x)", 3),
-        ],
-    )
-    def test_stand_for_tokens(self, text: str, expected: int) -> None:
-        assert expected == units(text)
+class TestSizeOf:
+    @pytest.mark.parametrize("text", ["", "word " * 50, "汉字" * 50, "a, b; (c)", "x = 1\n"])
+    def test_is_the_estimate(self, text: str) -> None:
+        assert estimate_tokens(text) == size_of(text, 0, len(text))
+        assert estimate_tokens(text[2:]) == size_of(text, 2, len(text))
 
-    def test_counting_stops_when_there_are_enough(self) -> None:
-        assert 10 < units_up_to(10, "汉" * 10_000, 0, 10_000) < 100
-        assert units_up_to(10, "汉字", 0, 2) == 2
+    @pytest.mark.parametrize("text", ["word " * 9000, "汉" * 9000, " " * 9000])
+    def test_measuring_stops_when_there_is_enough(self, text: str) -> None:
+        assert 10 < size_of(text, 0, len(text), most=10) < 100
+        assert size_of(text, 0, 3, most=10) == estimate_tokens(text[:3])

@@ -138,7 +138,10 @@ class TestProse:
         ]
 
     def test_a_word_longer_than_the_budget_is_cut_between_characters(self) -> None:
-        assert pack("e\u0301" * 5, 5) == ["e\u0301e\u0301", "e\u0301e\u0301", "e\u0301"]
+        pieces = pack("e\u0301" * 5, 5)
+
+        assert "".join(pieces) == "e\u0301" * 5
+        assert {"e\u0301", "e\u0301e\u0301"} == set(pieces)
 
     def test_a_character_longer_than_the_budget_is_kept_whole(self) -> None:
         family = "👩‍👩‍👧"
