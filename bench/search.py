@@ -25,13 +25,13 @@ from grpc_health.v1 import health_pb2
 from bench.knowledge import MODEL, Installation, installed, random_unit, told
 from services.common.db import Pool, open_pool
 from services.common.ids import new_id
-from services.common.vectors import register_vectors
 from services.knowledge.domain.embedding import Embedded, text_digest, vector
 from services.knowledge.domain.ingest.job import IngestedDocument, NewChunk
 from services.knowledge.domain.ingest.pieces import Piece
 from services.knowledge.domain.models import ChunkId
 from services.knowledge.store.postgres.queue import PostgresIngestQueue
 from services.knowledge.store.postgres.tables import ChunkTables
+from services.knowledge.store.postgres.vectors import register_vectors
 
 BARE_SQL = f"""
 SELECT id, document_id, heading_path, text, start_line, end_line, embedding <=> $1 AS distance

@@ -30,7 +30,6 @@ from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
-from services.common.vectors import register_vectors
 from services.knowledge.api.servicer import SERVICE_NAME, KnowledgeServicer, UploadLimits
 from services.knowledge.api.uploads import UploadSlots
 from services.knowledge.clients.cutters import CutterLimits, open_cutters
@@ -53,6 +52,7 @@ from services.knowledge.store.postgres.documents import PostgresDocuments
 from services.knowledge.store.postgres.queue import PostgresIngestQueue
 from services.knowledge.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.knowledge.store.postgres.tables import ChunkTables
+from services.knowledge.store.postgres.vectors import register_vectors
 from services.knowledge.worker import Worker, WorkerLimits
 
 _NAME = "knowledge"

@@ -14,7 +14,6 @@ from services.common.identity import Identity, Role
 from services.common.ids import new_id
 from services.common.session import open_connection
 from services.common.text import Json
-from services.common.vectors import register_vectors
 from services.knowledge.domain.embedding import Embedded, text_digest, vector
 from services.knowledge.domain.ingest.job import IngestedDocument, IngestJob, NewChunk
 from services.knowledge.domain.ingest.pieces import Piece
@@ -46,6 +45,7 @@ from services.knowledge.store.postgres.chunks import PostgresChunks
 from services.knowledge.store.postgres.documents import PostgresDocuments
 from services.knowledge.store.postgres.queue import PostgresIngestQueue
 from services.knowledge.store.postgres.tables import ChunkTables
+from services.knowledge.store.postgres.vectors import register_vectors
 from tests.conftest import PostgresServer
 
 ALICE = Identity("acme", "alice")

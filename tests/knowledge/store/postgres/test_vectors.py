@@ -6,7 +6,7 @@ import pytest
 from pgvector import HalfVector, Vector
 
 from services.common.db import connection, open_pool
-from services.common.vectors import register_vectors
+from services.knowledge.store.postgres.vectors import register_vectors
 
 VALUES = [0.5, -1.0, 2.25]
 
