@@ -15,7 +15,7 @@ from grpc import aio
 from services.agent.api import agent_servicer, run_servicer
 from services.agent.api.agent_servicer import AgentServicer
 from services.agent.api.run_servicer import RunServicer
-from services.agent.clients.knowledge import REPEATABLE_METHODS, KnowledgeClient
+from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
@@ -38,13 +38,10 @@ from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
 from services.agent.worker import Worker, WorkerLimits
-from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.db import Pool
 from services.common.identity import (
-    IdentitySigner,
     IdentityVerifier,
-    load_signing_key,
     load_trusted_keys,
 )
 from services.common.ids import new_id
@@ -59,6 +56,7 @@ from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
+from services.common.upstream import open_upstream
 
 _NAME = "agent"
 _DOMAIN = "agent.chatmind"
@@ -169,16 +167,16 @@ async def _parts(
     notifier = await stack.enter_async_context(
         open_notifier(settings.dsn, _CHANNEL, application_name=_APPLICATION)
     )
-    channel = await stack.enter_async_context(
-        open_channel(
-            settings.knowledge_address,
-            max_message_bytes=settings.max_message_bytes,
-            idempotent_methods=REPEATABLE_METHODS,
+    upstream = await stack.enter_async_context(
+        open_upstream(
+            settings,
+            "knowledge",
+            caller=_NAME,
+            target=settings.knowledge_address,
+            idempotent_methods=IDEMPOTENT_METHODS,
         )
     )
-    key = load_signing_key(settings.identity_dir / f"{_NAME}.pem")
-    signer = IdentitySigner(_NAME, key, audience="knowledge", clock=now)
-    knowledge = KnowledgeClient(channel, OutgoingCalls(signer))
+    knowledge = KnowledgeClient(upstream.channel, upstream.calls)
     timeouts = ModelTimeouts(total_seconds=settings.model_seconds)
     registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
     tools = Tools([QueryKnowledge(knowledge), current_time_tool(now)])

@@ -13,10 +13,8 @@ import structlog
 from chatmind.gateway.v1 import access_service_pb2_grpc, gateway_service_pb2_grpc
 from grpc import aio
 
-from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.db import Pool
-from services.common.identity import IdentitySigner, load_signing_key
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.logging import configure_logging
@@ -25,9 +23,10 @@ from services.common.process import run_service, until_stopped
 from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, serve
 from services.common.settings import read_settings
+from services.common.upstream import Upstream, open_upstream
 from services.gateway.api.access_servicer import AccessServicer
 from services.gateway.api.authentication import ApiKeyInterceptor
-from services.gateway.api.forward import Forwarder, Unserved, Upstream
+from services.gateway.api.forward import Forwarder, Unserved
 from services.gateway.api.gateway_servicer import GatewayServicer
 from services.gateway.api.limits import CallLimits, LimitsInterceptor
 from services.gateway.api.methods import methods, services
@@ -181,15 +180,16 @@ async def _parts(settings: GatewaySettings, stack: AsyncExitStack) -> _Parts:
 @asynccontextmanager
 async def _upstreams(settings: GatewaySettings) -> AsyncIterator[Mapping[str, Upstream]]:
     """The services behind the gateway, by name."""
-    key = load_signing_key(settings.identity_dir / f"{_NAME}.pem")
     targets = {"agent": settings.agent_address, "knowledge": settings.knowledge_address}
     async with AsyncExitStack() as stack:
         upstreams = {}
         for name, target in targets.items():
-            channel = await stack.enter_async_context(
-                open_channel(
-                    target,
-                    max_message_bytes=settings.max_message_bytes,
+            upstreams[name] = await stack.enter_async_context(
+                open_upstream(
+                    settings,
+                    name,
+                    caller=_NAME,
+                    target=target,
                     idempotent_methods=[
                         (method.service, method.name)
                         for method in methods()
@@ -197,8 +197,6 @@ async def _upstreams(settings: GatewaySettings) -> AsyncIterator[Mapping[str, Up
                     ],
                 )
             )
-            signer = IdentitySigner(_NAME, key, audience=name, clock=now)
-            upstreams[name] = Upstream(name, channel, OutgoingCalls(signer))
         yield upstreams
 
 

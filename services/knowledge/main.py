@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
 from grpc import aio
 
-from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.db import Pool
 from services.common.identity import (
-    IdentitySigner,
     IdentityVerifier,
-    load_signing_key,
     load_trusted_keys,
 )
 from services.common.ids import new_id
@@ -30,6 +27,7 @@ from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, RunningServer, serve
 from services.common.settings import read_settings
 from services.common.tasks import background_tasks
+from services.common.upstream import open_upstream
 from services.knowledge.api.servicer import SERVICE_NAME, KnowledgeServicer, UploadLimits
 from services.knowledge.api.uploads import UploadSlots
 from services.knowledge.clients.cutters import CutterLimits, open_cutters
@@ -153,18 +151,18 @@ async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
     notifier = await stack.enter_async_context(
         open_notifier(settings.dsn, CHANNEL, application_name=_APPLICATION)
     )
-    channel = await stack.enter_async_context(
-        open_channel(
-            settings.embedding_address,
-            max_message_bytes=settings.max_message_bytes,
+    upstream = await stack.enter_async_context(
+        open_upstream(
+            settings,
+            "embedding",
+            caller=_NAME,
+            target=settings.embedding_address,
             idempotent_methods=IDEMPOTENT_METHODS,
         )
     )
-    key = load_signing_key(settings.identity_dir / f"{_NAME}.pem")
-    signer = IdentitySigner(_NAME, key, audience="embedding", clock=now)
     embedder = EmbeddingClient(
-        channel,
-        OutgoingCalls(signer),
+        upstream.channel,
+        upstream.calls,
         seconds=settings.batch_seconds,
         query_seconds=settings.query_seconds,
     )

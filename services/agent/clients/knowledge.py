@@ -22,7 +22,7 @@ from services.common.status import RpcFailure, failure_of
 from services.common.tasks import task_group
 
 SERVICE: Final = "chatmind.knowledge.v1.KnowledgeService"
-REPEATABLE_METHODS: Final = ((SERVICE, "GetKnowledgeBase"), (SERVICE, "Search"))
+IDEMPOTENT_METHODS: Final = ((SERVICE, "GetKnowledgeBase"), (SERVICE, "Search"))
 """What a channel to the service may ask again when it is not reached."""
 
 _REFUSALS: Final = {

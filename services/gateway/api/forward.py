@@ -7,13 +7,11 @@ the client's own metadata. The client gets the answer, or the status exactly as 
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 import grpc
 from grpc import aio
 
-from services.common.channel import OutgoingCalls
 from services.common.errors import DeadlineExceededError
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import (
@@ -24,6 +22,7 @@ from services.common.interceptors.base import (
 )
 from services.common.interceptors.deadline import time_left
 from services.common.status import DETAILS_KEY, failure_of
+from services.common.upstream import Upstream
 from services.gateway.api.methods import Method
 from services.gateway.api.streaming import ClientStreams
 from services.gateway.domain.errors import ServiceUnavailableError
@@ -33,21 +32,6 @@ _OURS = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNKNOWN}
 _SETTLING_LOOKS, _SETTLING_PAUSE = 50, 0.01
 
 _Upload: TypeAlias = "aio.StreamUnaryCall[bytes, bytes]"
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """A service behind the gateway.
-
-    Attributes:
-        name: shown to clients when it is down.
-        channel: the connection to it.
-        calls: makes the metadata of calls to it.
-    """
-
-    name: str
-    channel: aio.Channel
-    calls: OutgoingCalls
 
 
 class Forwarder(grpc.GenericRpcHandler):

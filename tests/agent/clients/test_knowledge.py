@@ -13,7 +13,7 @@ from chatmind.knowledge.v1 import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc import aio
 
-from services.agent.clients.knowledge import REPEATABLE_METHODS, KnowledgeClient
+from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
 from services.agent.domain.chat import KnowledgeBase, Passage
 from services.agent.domain.errors import KnowledgeUnavailableError
 from services.agent.domain.messages import Citation
@@ -213,6 +213,6 @@ class TestRepeatableMethods:
     def test_they_are_methods_of_the_contract(self) -> None:
         methods = knowledge_service_pb2.DESCRIPTOR.services_by_name["KnowledgeService"]
 
-        for service, method in REPEATABLE_METHODS:
+        for service, method in IDEMPOTENT_METHODS:
             assert service == methods.full_name
             assert method in methods.methods_by_name
