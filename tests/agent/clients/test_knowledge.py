@@ -37,8 +37,8 @@ from services.common.interceptors.authentication import (
 )
 
 ANN = Identity("acme", "ann")
-BASE = KnowledgeBaseId(new_id())
-OTHER = KnowledgeBaseId(new_id())
+BASE = KnowledgeBaseId("0190c3a5-2f6b-7c11-9d7a-5e3f1b2a4c61")
+OTHER = KnowledgeBaseId("0190c3a5-2f6b-7c11-9d7a-5e3f1b2a4c62")
 
 
 class MismatchError(FailedPreconditionError):

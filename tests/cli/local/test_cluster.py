@@ -89,7 +89,16 @@ class TestClaim:
 
         os.close(await asyncio.wait_for(files.claim(), 5))
 
-    @pytest.mark.parametrize("record", ["", "\n", "x\n", "999999999\n", f"{os.getpid()}\n"])
+    @pytest.mark.parametrize(
+        "record",
+        [
+            pytest.param("", id="nothing"),
+            pytest.param("\n", id="no number"),
+            pytest.param("x\n", id="no number either"),
+            pytest.param("999999999\n", id="no process"),
+            pytest.param(f"{os.getpid()}\n", id="another program"),
+        ],
+    )
     async def test_a_record_of_no_server_is_forgotten_or_ignored(
         self, files: DataDirectory, record: str
     ) -> None:
