@@ -22,7 +22,7 @@ from services.agent.clients.models_file import ModelSettings, ModelsFileError, l
 from services.agent.domain.agents import Agents
 from services.agent.domain.loop import Loop
 from services.agent.domain.plan import Planner
-from services.agent.domain.ports import ModelRegistry
+from services.agent.domain.ports import ModelRegistry, Tool
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
 from services.agent.domain.tools.current_time import current_time_tool
@@ -113,7 +113,7 @@ async def _migrate(settings: AgentServiceSettings) -> None:
 
 @asynccontextmanager
 async def running_agent(
-    settings: AgentServiceSettings, models: Sequence[ModelSettings]
+    settings: AgentServiceSettings, models: Sequence[ModelSettings], tools: Sequence[Tool] = ()
 ) -> AsyncIterator[RunningServer]:
     """An agent service that answers, and works, for as long as the block lasts.
 
@@ -122,6 +122,7 @@ async def running_agent(
     Args:
         settings: of this process.
         models: those that are configured, the default first.
+        tools: those that there are besides the built-in ones.
 
     Raises:
         ListenError: the address is taken, or none of this machine's.
@@ -129,7 +130,7 @@ async def running_agent(
         FileNotFoundError: a key is missing.
     """
     async with AsyncExitStack() as stack:
-        parts = await _parts(settings, models, stack)
+        parts = await _parts(settings, models, tools, stack)
         draining = asyncio.Event()
         trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
         verifier = IdentityVerifier(_NAME, trusted, clock=now)
@@ -150,7 +151,10 @@ async def running_agent(
 
 
 async def _parts(
-    settings: AgentServiceSettings, models: Sequence[ModelSettings], stack: AsyncExitStack
+    settings: AgentServiceSettings,
+    models: Sequence[ModelSettings],
+    tools: Sequence[Tool],
+    stack: AsyncExitStack,
 ) -> _Parts:
     pool = await stack.enter_async_context(
         open_schema(
@@ -179,8 +183,8 @@ async def _parts(
     knowledge = KnowledgeClient(upstream.channel, upstream.calls)
     timeouts = ModelTimeouts(total_seconds=settings.model_seconds)
     registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
-    tools = Tools([QueryKnowledge(knowledge), current_time_tool(now)])
-    return _Parts(settings, pool, listener, notifier, knowledge, registry, tools)
+    offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), *tools])
+    return _Parts(settings, pool, listener, notifier, knowledge, registry, offered)
 
 
 async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:
