@@ -21,8 +21,15 @@ class Subscription(Protocol):
 class Listener(Protocol):
     """Hears hints from all processes."""
 
-    def subscribe(self, key: str) -> AbstractContextManager[Subscription]:
-        """Hints at `key`, from now until the end of the block."""
+    def subscribe(self, key: str, *, poll: bool = True) -> AbstractContextManager[Subscription]:
+        """Hints at `key`, from now until the end of the block.
+
+        Args:
+            key: what there may be news of.
+            poll: whether waits also end without a hint: now and then, and when hints may have been
+                lost. Without it only hints and `wake` end them; somebody else has to look at the
+                rows on behalf of many such waiters, from a polling subscription of its own.
+        """
 
 
 class Notifier(Protocol):

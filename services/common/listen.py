@@ -38,10 +38,15 @@ class Pace:
 
 
 class Subscription:
-    """One waiter for one key; made by `Listener.subscribe`."""
+    """One waiter for one key; made by `Listener.subscribe`.
 
-    def __init__(self, listener: "Listener") -> None:
+    Attributes:
+        poll: whether it also returns without a hint.
+    """
+
+    def __init__(self, listener: "Listener", *, poll: bool) -> None:
         self._listener = listener
+        self.poll = poll
         self._hinted = asyncio.Event()
         self._last_return = 0.0
 
@@ -52,7 +57,7 @@ class Subscription:
         """
         clock = asyncio.get_running_loop().time
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._listener.patience()):
+            async with asyncio.timeout(self._listener.patience() if self.poll else None):
                 await self._hinted.wait()
                 await asyncio.sleep(self._last_return + self._listener.pace.debounce - clock())
         self._hinted.clear()
@@ -77,9 +82,9 @@ class Listener:
         self._subscriptions: defaultdict[str, set[Subscription]] = defaultdict(set)
 
     @contextmanager
-    def subscribe(self, key: str) -> Iterator[Subscription]:
-        """A subscription to the hints for `key`, until the end of the block."""
-        subscription = Subscription(self)
+    def subscribe(self, key: str, *, poll: bool = True) -> Iterator[Subscription]:
+        """See `services.common.hints.Listener`."""
+        subscription = Subscription(self, poll=poll)
         self._subscriptions[key].add(subscription)
         try:
             yield subscription
@@ -120,10 +125,11 @@ class Listener:
                 subscription.wake()
 
     def _wake_all(self) -> None:
-        """Hints may have been lost, or will be, so every waiter should look at the rows now."""
+        """Hints may have been lost, or will be, so whoever polls should look at the rows now."""
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
-                subscription.wake()
+                if subscription.poll:
+                    subscription.wake()
 
 
 @asynccontextmanager

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 class LocalSubscription:
     """A waiter; satisfies `hints.Subscription`."""
 
-    def __init__(self, hints: "LocalHints") -> None:
+    def __init__(self, hints: "LocalHints", *, poll: bool) -> None:
         self._hints = hints
+        self._poll = poll
         self._hinted = asyncio.Event()
         self.waited = asyncio.Event()
 
@@ -18,7 +19,7 @@ class LocalSubscription:
         """Return after a hint, or after the time to poll."""
         self.waited.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._hinted.wait(), self._hints.poll)
+            await asyncio.wait_for(self._hinted.wait(), self._hints.poll if self._poll else None)
         self._hinted.clear()
 
     def wake(self) -> None:
@@ -42,9 +43,9 @@ class LocalHints:
         self.subscribed: defaultdict[str, set[LocalSubscription]] = defaultdict(set)
 
     @contextmanager
-    def subscribe(self, key: str) -> Iterator[LocalSubscription]:
+    def subscribe(self, key: str, *, poll: bool = True) -> Iterator[LocalSubscription]:
         """Hints at `key`, until the end of the block."""
-        subscription = LocalSubscription(self)
+        subscription = LocalSubscription(self, poll=poll)
         self.subscribed[key].add(subscription)
         try:
             yield subscription

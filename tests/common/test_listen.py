@@ -110,6 +110,21 @@ class TestSubscription:
                 assert await _returns(subscription.wait())
                 assert await _returns(subscription.wait())
 
+    async def test_one_that_does_not_poll_returns_for_hints_alone(
+        self, empty_database: str
+    ) -> None:
+        pace = Pace(poll=0.05, poll_when_deaf=0.05, check=0.2)
+        async with _listening(empty_database, pace=pace) as listener:
+            with listener.subscribe("a", poll=False) as quiet, listener.subscribe("b") as poller:
+                await _terminate_listener(empty_database)
+                assert await _returns(poller.wait())
+                await asyncio.wait_for(listener.connected.wait(), 10)
+                assert not await _returns(quiet.wait(), within=0.3)
+
+                await _notify(empty_database, "a")
+
+                assert await _returns(quiet.wait())
+
     async def test_after_its_block_nobody_is_kept(self, empty_database: str) -> None:
         async with _listening(empty_database) as listener:
             for number in range(100):

@@ -124,9 +124,9 @@ class LocalHints:
             waiter.wake()
 
     @contextmanager
-    def subscribe(self, key: str) -> "Iterator[LocalWaiter]":
+    def subscribe(self, key: str, *, poll: bool = True) -> "Iterator[LocalWaiter]":
         """See the port."""
-        waiter = LocalWaiter(self._poll)
+        waiter = LocalWaiter(self._poll if poll else None)
         self._waiters[key].add(waiter)
         try:
             yield waiter
@@ -137,7 +137,7 @@ class LocalHints:
 class LocalWaiter:
     """Waits for hints of this process."""
 
-    def __init__(self, poll: float) -> None:
+    def __init__(self, poll: float | None) -> None:
         self._hinted = asyncio.Event()
         self._poll = poll
 
