@@ -223,6 +223,8 @@ class StopReason(Enum):
     MAX_TOKENS = "max_tokens"
     MAX_TOOL_CALLS = "max_tool_calls"
     MAX_DURATION = "max_duration"
+    MAX_OUTPUT = "max_output"
+    REPEATED_CALL = "repeated_call"
     CANCELLED = "cancelled"
     MODEL_ERROR = "model_error"
     CRASH_LOOP = "crash_loop"

@@ -26,6 +26,10 @@ def limit_notice(reason: StopReason, limits: RunLimits) -> str:
         case StopReason.MAX_DURATION:
             count = _times(round(limits.duration.total_seconds()), "second")
             return f"I reached the time limit of {count} before I was done."
+        case StopReason.MAX_OUTPUT:
+            return "I reached the limit of what one run may store before I was done."
+        case StopReason.REPEATED_CALL:
+            return "I kept making the same tool call and got no further, so I was stopped."
         case (
             StopReason.END_TURN
             | StopReason.CANCELLED

@@ -16,6 +16,8 @@ class TestLimitNotice:
             (StopReason.MAX_TOKENS, RunLimits(max_tokens=9000), "limit of 9,000 tokens before"),
             (StopReason.MAX_TOKENS, RunLimits(), "cut off by its own length limit"),
             (StopReason.MAX_DURATION, RunLimits(), "time limit of 600 seconds"),
+            (StopReason.MAX_OUTPUT, RunLimits(), "limit of what one run may store"),
+            (StopReason.REPEATED_CALL, RunLimits(), "the same tool call"),
             (
                 StopReason.MAX_DURATION,
                 RunLimits(max_duration=timedelta(seconds=1)),

@@ -120,11 +120,11 @@ class Run(_message.Message):
         STOP_REASON_MAX_TOKENS: Run._StopReason.ValueType  # 3
         """STOP_REASON_MAX_TOKENS: the run's token limit was reached, or the model's reply was cut off by its own."""
         STOP_REASON_MAX_TOOL_CALLS: Run._StopReason.ValueType  # 4
-        """STOP_REASON_MAX_TOOL_CALLS: the tool-call limit was reached."""
+        """STOP_REASON_MAX_TOOL_CALLS: the limit of tool calls, of the run or of one reply, was reached."""
         STOP_REASON_MAX_DURATION: Run._StopReason.ValueType  # 5
         """STOP_REASON_MAX_DURATION: the time limit was reached."""
         STOP_REASON_REPEATED_CALL: Run._StopReason.ValueType  # 6
-        """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call. Not used yet."""
+        """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call, also after it was told."""
         STOP_REASON_CANCELLED: Run._StopReason.ValueType  # 7
         """STOP_REASON_CANCELLED: somebody stopped it."""
         STOP_REASON_MODEL_ERROR: Run._StopReason.ValueType  # 8
@@ -135,6 +135,8 @@ class Run(_message.Message):
         """STOP_REASON_INTERNAL: a fault of ChatMind."""
         STOP_REASON_AGENT_DELETED: Run._StopReason.ValueType  # 11
         """STOP_REASON_AGENT_DELETED: its agent was deleted before it was done."""
+        STOP_REASON_MAX_OUTPUT: Run._StopReason.ValueType  # 12
+        """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
 
     class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
         """StopReason is why a run ended."""
@@ -148,11 +150,11 @@ class Run(_message.Message):
     STOP_REASON_MAX_TOKENS: Run.StopReason.ValueType  # 3
     """STOP_REASON_MAX_TOKENS: the run's token limit was reached, or the model's reply was cut off by its own."""
     STOP_REASON_MAX_TOOL_CALLS: Run.StopReason.ValueType  # 4
-    """STOP_REASON_MAX_TOOL_CALLS: the tool-call limit was reached."""
+    """STOP_REASON_MAX_TOOL_CALLS: the limit of tool calls, of the run or of one reply, was reached."""
     STOP_REASON_MAX_DURATION: Run.StopReason.ValueType  # 5
     """STOP_REASON_MAX_DURATION: the time limit was reached."""
     STOP_REASON_REPEATED_CALL: Run.StopReason.ValueType  # 6
-    """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call. Not used yet."""
+    """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call, also after it was told."""
     STOP_REASON_CANCELLED: Run.StopReason.ValueType  # 7
     """STOP_REASON_CANCELLED: somebody stopped it."""
     STOP_REASON_MODEL_ERROR: Run.StopReason.ValueType  # 8
@@ -163,6 +165,8 @@ class Run(_message.Message):
     """STOP_REASON_INTERNAL: a fault of ChatMind."""
     STOP_REASON_AGENT_DELETED: Run.StopReason.ValueType  # 11
     """STOP_REASON_AGENT_DELETED: its agent was deleted before it was done."""
+    STOP_REASON_MAX_OUTPUT: Run.StopReason.ValueType  # 12
+    """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
 
     ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
