@@ -51,7 +51,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_AGENT_DELETED: _ErrorReason.ValueType  # 13
     """ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
     ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 14
-    """ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+    """ERROR_REASON_QUEUE_FULL: too many messages of the session, or of the tenant, are not answered yet;
+    metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again.
+    """
     ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 15
     """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 16
@@ -74,6 +76,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 24
     """ERROR_REASON_ABORTED: lost a race with another call; ask again."""
+    ERROR_REASON_RUN_NOT_FAILED: _ErrorReason.ValueType  # 25
+    """ERROR_REASON_RUN_NOT_FAILED: only a run that ended in ERROR can be retried; metadata: run_id, state."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -109,7 +113,9 @@ ERROR_REASON_RUN_IN_PROGRESS: ErrorReason.ValueType  # 12
 ERROR_REASON_AGENT_DELETED: ErrorReason.ValueType  # 13
 """ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
 ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 14
-"""ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+"""ERROR_REASON_QUEUE_FULL: too many messages of the session, or of the tenant, are not answered yet;
+metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again.
+"""
 ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 15
 """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 16
@@ -132,4 +138,6 @@ metadata: seconds.
 """
 ERROR_REASON_ABORTED: ErrorReason.ValueType  # 24
 """ERROR_REASON_ABORTED: lost a race with another call; ask again."""
+ERROR_REASON_RUN_NOT_FAILED: ErrorReason.ValueType  # 25
+"""ERROR_REASON_RUN_NOT_FAILED: only a run that ended in ERROR can be retried; metadata: run_id, state."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

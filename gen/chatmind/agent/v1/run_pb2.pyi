@@ -33,12 +33,14 @@ class _WhenBusyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhenBusy.Val
     WHEN_BUSY_REJECT: _WhenBusy.ValueType  # 2
     """WHEN_BUSY_REJECT: it is refused with FAILED_PRECONDITION, RUN_IN_PROGRESS."""
     WHEN_BUSY_INTERRUPT: _WhenBusy.ValueType  # 3
-    """WHEN_BUSY_INTERRUPT: the running one is stopped, its work kept. Not offered yet: INVALID_ARGUMENT."""
+    """WHEN_BUSY_INTERRUPT: all runs before it end, INTERRUPTED, and it is answered next. What they did is kept."""
     WHEN_BUSY_ROLLBACK: _WhenBusy.ValueType  # 4
-    """WHEN_BUSY_ROLLBACK: the running one is stopped, its work discarded. Not offered yet: INVALID_ARGUMENT."""
+    """WHEN_BUSY_ROLLBACK: as INTERRUPT, and those runs are discarded with all their messages, the user's included.
+    Effects that their tools have had are not undone.
+    """
 
 class WhenBusy(_WhenBusy, metaclass=_WhenBusyEnumTypeWrapper):
-    """WhenBusy says what happens to a message for a session that is busy with another run."""
+    """WhenBusy says what happens to a message for a session that is busy with other runs."""
 
 WHEN_BUSY_UNSPECIFIED: WhenBusy.ValueType  # 0
 """WHEN_BUSY_UNSPECIFIED stands for WHEN_BUSY_ENQUEUE."""
@@ -47,9 +49,11 @@ WHEN_BUSY_ENQUEUE: WhenBusy.ValueType  # 1
 WHEN_BUSY_REJECT: WhenBusy.ValueType  # 2
 """WHEN_BUSY_REJECT: it is refused with FAILED_PRECONDITION, RUN_IN_PROGRESS."""
 WHEN_BUSY_INTERRUPT: WhenBusy.ValueType  # 3
-"""WHEN_BUSY_INTERRUPT: the running one is stopped, its work kept. Not offered yet: INVALID_ARGUMENT."""
+"""WHEN_BUSY_INTERRUPT: all runs before it end, INTERRUPTED, and it is answered next. What they did is kept."""
 WHEN_BUSY_ROLLBACK: WhenBusy.ValueType  # 4
-"""WHEN_BUSY_ROLLBACK: the running one is stopped, its work discarded. Not offered yet: INVALID_ARGUMENT."""
+"""WHEN_BUSY_ROLLBACK: as INTERRUPT, and those runs are discarded with all their messages, the user's included.
+Effects that their tools have had are not undone.
+"""
 Global___WhenBusy: _TypeAlias = WhenBusy  # noqa: Y015
 
 @_typing.final
@@ -81,7 +85,7 @@ class Run(_message.Message):
         STATE_ERROR: Run._State.ValueType  # 7
         """STATE_ERROR: it ended without an answer; error and a SYSTEM message say why."""
         STATE_CANCELLED: Run._State.ValueType  # 8
-        """STATE_CANCELLED: somebody stopped it."""
+        """STATE_CANCELLED: it was stopped; stop_reason tells by whom."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """State is where a run stands. The last three are final."""
@@ -103,7 +107,7 @@ class Run(_message.Message):
     STATE_ERROR: Run.State.ValueType  # 7
     """STATE_ERROR: it ended without an answer; error and a SYSTEM message say why."""
     STATE_CANCELLED: Run.State.ValueType  # 8
-    """STATE_CANCELLED: somebody stopped it."""
+    """STATE_CANCELLED: it was stopped; stop_reason tells by whom."""
 
     class _StopReason:
         ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -126,17 +130,19 @@ class Run(_message.Message):
         STOP_REASON_REPEATED_CALL: Run._StopReason.ValueType  # 6
         """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call, also after it was told."""
         STOP_REASON_CANCELLED: Run._StopReason.ValueType  # 7
-        """STOP_REASON_CANCELLED: somebody stopped it."""
+        """STOP_REASON_CANCELLED: CancelRun stopped it."""
         STOP_REASON_MODEL_ERROR: Run._StopReason.ValueType  # 8
         """STOP_REASON_MODEL_ERROR: the model could not be asked, or answered with nothing usable."""
         STOP_REASON_CRASH_LOOP: Run._StopReason.ValueType  # 9
-        """STOP_REASON_CRASH_LOOP: workers kept dying on it."""
+        """STOP_REASON_CRASH_LOOP: workers kept dying on it. RetryRun lets it begin again."""
         STOP_REASON_INTERNAL: Run._StopReason.ValueType  # 10
         """STOP_REASON_INTERNAL: a fault of ChatMind."""
         STOP_REASON_AGENT_DELETED: Run._StopReason.ValueType  # 11
         """STOP_REASON_AGENT_DELETED: its agent was deleted before it was done."""
         STOP_REASON_MAX_OUTPUT: Run._StopReason.ValueType  # 12
         """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
+        STOP_REASON_INTERRUPTED: Run._StopReason.ValueType  # 13
+        """STOP_REASON_INTERRUPTED: a later message with INTERRUPT or ROLLBACK stopped it."""
 
     class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
         """StopReason is why a run ended."""
@@ -156,17 +162,19 @@ class Run(_message.Message):
     STOP_REASON_REPEATED_CALL: Run.StopReason.ValueType  # 6
     """STOP_REASON_REPEATED_CALL: the model kept asking for the same tool call, also after it was told."""
     STOP_REASON_CANCELLED: Run.StopReason.ValueType  # 7
-    """STOP_REASON_CANCELLED: somebody stopped it."""
+    """STOP_REASON_CANCELLED: CancelRun stopped it."""
     STOP_REASON_MODEL_ERROR: Run.StopReason.ValueType  # 8
     """STOP_REASON_MODEL_ERROR: the model could not be asked, or answered with nothing usable."""
     STOP_REASON_CRASH_LOOP: Run.StopReason.ValueType  # 9
-    """STOP_REASON_CRASH_LOOP: workers kept dying on it."""
+    """STOP_REASON_CRASH_LOOP: workers kept dying on it. RetryRun lets it begin again."""
     STOP_REASON_INTERNAL: Run.StopReason.ValueType  # 10
     """STOP_REASON_INTERNAL: a fault of ChatMind."""
     STOP_REASON_AGENT_DELETED: Run.StopReason.ValueType  # 11
     """STOP_REASON_AGENT_DELETED: its agent was deleted before it was done."""
     STOP_REASON_MAX_OUTPUT: Run.StopReason.ValueType  # 12
     """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
+    STOP_REASON_INTERRUPTED: Run.StopReason.ValueType  # 13
+    """STOP_REASON_INTERRUPTED: a later message with INTERRUPT or ROLLBACK stopped it."""
 
     ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -182,6 +190,8 @@ class Run(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    DISCARDED_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service."""
     session_id: _builtins.str
@@ -195,12 +205,18 @@ class Run(_message.Message):
     stop_reason: Global___Run.StopReason.ValueType
     """stop_reason is why it ended; unspecified until then."""
     step_count: _builtins.int
-    """step_count is how often the model has been asked."""
+    """step_count is how often the model has been asked, in all attempts together."""
     cancel_requested: _builtins.bool
-    """cancel_requested is set once a cancel was asked for, until the run is CANCELLED."""
+    """cancel_requested is set once it was asked to stop, by CancelRun or by a message with INTERRUPT or ROLLBACK, until
+    it is CANCELLED.
+    """
+    discarded: _builtins.bool
+    """discarded is set once it was rolled back: its messages, those still to come included, are discarded."""
+    attempt: _builtins.int
+    """attempt is 1, and one more after each RetryRun."""
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """usage is what the model has processed so far."""
+        """usage is what the model has processed so far, in all attempts together."""
 
     @_builtins.property
     def offered(self) -> Global___Offered:
@@ -216,7 +232,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """start_time is when a worker first took it."""
+        """start_time is when a worker first took it in its present attempt."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -239,10 +255,12 @@ class Run(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        discarded: _builtins.bool = ...,
+        attempt: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "offered", b"offered", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "cancel_requested", b"cancel_requested", "create_time", b"create_time", "end_time", b"end_time", "error", b"error", "id", b"id", "message_id", b"message_id", "offered", b"offered", "session_id", b"session_id", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt", b"attempt", "cancel_requested", b"cancel_requested", "create_time", b"create_time", "discarded", b"discarded", "end_time", b"end_time", "error", b"error", "id", b"id", "message_id", b"message_id", "offered", b"offered", "session_id", b"session_id", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,3 +355,106 @@ class RunError(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunError: _TypeAlias = RunError  # noqa: Y015
+
+@_typing.final
+class ToolCallRecord(_message.Message):
+    """ToolCallRecord is what became of one tool call of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _State:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ToolCallRecord._State.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        STATE_UNSPECIFIED: ToolCallRecord._State.ValueType  # 0
+        """STATE_UNSPECIFIED is never sent."""
+        STATE_PLANNED: ToolCallRecord._State.ValueType  # 1
+        """STATE_PLANNED: committed, and not started yet."""
+        STATE_STARTED: ToolCallRecord._State.ValueType  # 2
+        """STATE_STARTED: the tool may be at work on it."""
+        STATE_DONE: ToolCallRecord._State.ValueType  # 3
+        """STATE_DONE: the tool gave a result."""
+        STATE_FAILED: ToolCallRecord._State.ValueType  # 4
+        """STATE_FAILED: it failed, or was never started; error says which."""
+        STATE_UNKNOWN: ToolCallRecord._State.ValueType  # 5
+        """STATE_UNKNOWN: it was started and cut off, so it may or may not have had its effect. It is not repeated."""
+
+    class State(_State, metaclass=_StateEnumTypeWrapper):
+        """State is where a call stands. The last three are final, each with a TOOL message in the session."""
+
+    STATE_UNSPECIFIED: ToolCallRecord.State.ValueType  # 0
+    """STATE_UNSPECIFIED is never sent."""
+    STATE_PLANNED: ToolCallRecord.State.ValueType  # 1
+    """STATE_PLANNED: committed, and not started yet."""
+    STATE_STARTED: ToolCallRecord.State.ValueType  # 2
+    """STATE_STARTED: the tool may be at work on it."""
+    STATE_DONE: ToolCallRecord.State.ValueType  # 3
+    """STATE_DONE: the tool gave a result."""
+    STATE_FAILED: ToolCallRecord.State.ValueType  # 4
+    """STATE_FAILED: it failed, or was never started; error says which."""
+    STATE_UNKNOWN: ToolCallRecord.State.ValueType  # 5
+    """STATE_UNKNOWN: it was started and cut off, so it may or may not have had its effect. It is not repeated."""
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    PLAN_TIME_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """run_id is the run that makes the call."""
+    step: _builtins.int
+    """step is the step_count of the run when the model asked for it."""
+    tool_call_id: _builtins.str
+    """tool_call_id is the id in the ASSISTANT message that asks for it."""
+    tool_name: _builtins.str
+    """tool_name is the tool."""
+    state: Global___ToolCallRecord.State.ValueType
+    """state is where it stands."""
+    idempotency_key: _builtins.str
+    """idempotency_key is "run_id:step:tool_call_id"; every attempt hands the same one to the tool."""
+    attempts: _builtins.int
+    """attempts is how often it was started."""
+    error: _builtins.str
+    """error is a word for programs where it did not succeed, such as "timeout" or "cancelled"."""
+    @_builtins.property
+    def plan_time(self) -> _timestamp_pb2.Timestamp:
+        """plan_time is when the model's message that asks for it was committed."""
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """start_time is when it was last started; unset if never."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """end_time is when its TOOL message was committed."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        step: _builtins.int = ...,
+        tool_call_id: _builtins.str = ...,
+        tool_name: _builtins.str = ...,
+        state: Global___ToolCallRecord.State.ValueType = ...,
+        idempotency_key: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        error: _builtins.str = ...,
+        plan_time: _timestamp_pb2.Timestamp | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "plan_time", b"plan_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "end_time", b"end_time", "error", b"error", "idempotency_key", b"idempotency_key", "plan_time", b"plan_time", "run_id", b"run_id", "start_time", b"start_time", "state", b"state", "step", b"step", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolCallRecord: _TypeAlias = ToolCallRecord  # noqa: Y015

@@ -28,7 +28,7 @@ from chatmind.agent.v1 import session_pb2 as chatmind_dot_agent_dot_v1_dot_sessi
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#chatmind/agent/v1/run_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1b\x63hatmind/agent/v1/run.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\x0fStartRunRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x19\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x38\n\twhen_busy\x18\x04 \x01(\x0e\x32\x1b.chatmind.agent.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\"d\n\x10StartRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\x12+\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.Message\")\n\rGetRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"i\n\x0fListRunsRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"Q\n\x10ListRunsResponse\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.chatmind.agent.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"l\n\x13WatchSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\xc2\x01\n\x14WatchSessionResponse\x12-\n\x07message\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x02 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xc0\x03\n\nRunService\x12S\n\x08StartRun\x12\".chatmind.agent.v1.StartRunRequest\x1a#.chatmind.agent.v1.StartRunResponse\x12M\n\x06GetRun\x12 .chatmind.agent.v1.GetRunRequest\x1a!.chatmind.agent.v1.GetRunResponse\x12S\n\x08ListRuns\x12\".chatmind.agent.v1.ListRunsRequest\x1a#.chatmind.agent.v1.ListRunsResponse\x12V\n\tCancelRun\x12#.chatmind.agent.v1.CancelRunRequest\x1a$.chatmind.agent.v1.CancelRunResponse\x12\x61\n\x0cWatchSession\x12&.chatmind.agent.v1.WatchSessionRequest\x1a\'.chatmind.agent.v1.WatchSessionResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#chatmind/agent/v1/run_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1b\x63hatmind/agent/v1/run.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\x0fStartRunRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x19\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x38\n\twhen_busy\x18\x04 \x01(\x0e\x32\x1b.chatmind.agent.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\"d\n\x10StartRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\x12+\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.Message\")\n\rGetRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"i\n\x0fListRunsRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"Q\n\x10ListRunsResponse\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.chatmind.agent.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"+\n\x0fRetryRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"7\n\x10RetryRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"j\n\x14ListToolCallsRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"g\n\x15ListToolCallsResponse\x12\x35\n\ntool_calls\x18\x01 \x03(\x0b\x32!.chatmind.agent.v1.ToolCallRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"l\n\x13WatchSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\xc2\x01\n\x14WatchSessionResponse\x12-\n\x07message\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x02 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xf9\x04\n\nRunService\x12S\n\x08StartRun\x12\".chatmind.agent.v1.StartRunRequest\x1a#.chatmind.agent.v1.StartRunResponse\x12M\n\x06GetRun\x12 .chatmind.agent.v1.GetRunRequest\x1a!.chatmind.agent.v1.GetRunResponse\x12S\n\x08ListRuns\x12\".chatmind.agent.v1.ListRunsRequest\x1a#.chatmind.agent.v1.ListRunsResponse\x12V\n\tCancelRun\x12#.chatmind.agent.v1.CancelRunRequest\x1a$.chatmind.agent.v1.CancelRunResponse\x12S\n\x08RetryRun\x12\".chatmind.agent.v1.RetryRunRequest\x1a#.chatmind.agent.v1.RetryRunResponse\x12\x62\n\rListToolCalls\x12\'.chatmind.agent.v1.ListToolCallsRequest\x1a(.chatmind.agent.v1.ListToolCallsResponse\x12\x61\n\x0cWatchSession\x12&.chatmind.agent.v1.WatchSessionRequest\x1a\'.chatmind.agent.v1.WatchSessionResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,6 +53,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTRUNSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003(\200\020'
   _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._loaded_options = None
   _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\005r\003\260\001\001'
+  _globals['_RETRYRUNREQUEST'].fields_by_name['run_id']._loaded_options = None
+  _globals['_RETRYRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\005r\003\260\001\001'
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['run_id']._loaded_options = None
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\005r\003\260\001\001'
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\004\032\002(\000'
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003(\200\020'
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['session_id']._loaded_options = None
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\005r\003\260\001\001'
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['after_sequence']._loaded_options = None
@@ -73,12 +81,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CANCELRUNREQUEST']._serialized_end=784
   _globals['_CANCELRUNRESPONSE']._serialized_start=786
   _globals['_CANCELRUNRESPONSE']._serialized_end=842
-  _globals['_WATCHSESSIONREQUEST']._serialized_start=844
-  _globals['_WATCHSESSIONREQUEST']._serialized_end=952
-  _globals['_WATCHSESSIONRESPONSE']._serialized_start=955
-  _globals['_WATCHSESSIONRESPONSE']._serialized_end=1149
-  _globals['_HEARTBEAT']._serialized_start=1151
-  _globals['_HEARTBEAT']._serialized_end=1204
-  _globals['_RUNSERVICE']._serialized_start=1207
-  _globals['_RUNSERVICE']._serialized_end=1655
+  _globals['_RETRYRUNREQUEST']._serialized_start=844
+  _globals['_RETRYRUNREQUEST']._serialized_end=887
+  _globals['_RETRYRUNRESPONSE']._serialized_start=889
+  _globals['_RETRYRUNRESPONSE']._serialized_end=944
+  _globals['_LISTTOOLCALLSREQUEST']._serialized_start=946
+  _globals['_LISTTOOLCALLSREQUEST']._serialized_end=1052
+  _globals['_LISTTOOLCALLSRESPONSE']._serialized_start=1054
+  _globals['_LISTTOOLCALLSRESPONSE']._serialized_end=1157
+  _globals['_WATCHSESSIONREQUEST']._serialized_start=1159
+  _globals['_WATCHSESSIONREQUEST']._serialized_end=1267
+  _globals['_WATCHSESSIONRESPONSE']._serialized_start=1270
+  _globals['_WATCHSESSIONRESPONSE']._serialized_end=1464
+  _globals['_HEARTBEAT']._serialized_start=1466
+  _globals['_HEARTBEAT']._serialized_end=1519
+  _globals['_RUNSERVICE']._serialized_start=1522
+  _globals['_RUNSERVICE']._serialized_end=2155
 # @@protoc_insertion_point(module_scope)

@@ -56,6 +56,16 @@ class RunServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunResponse.FromString,
                 _registered_method=True)
+        self.RetryRun = channel.unary_unary(
+                '/chatmind.agent.v1.RunService/RetryRun',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.FromString,
+                _registered_method=True)
+        self.ListToolCalls = channel.unary_unary(
+                '/chatmind.agent.v1.RunService/ListToolCalls',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
+                _registered_method=True)
         self.WatchSession = channel.unary_stream(
                 '/chatmind.agent.v1.RunService/WatchSession',
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionRequest.SerializeToString,
@@ -72,6 +82,8 @@ class RunServiceServicer:
         """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
         Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
         asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
+        discards it in any case.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,6 +105,24 @@ class RunServiceServicer:
 
     def CancelRun(self, request, context):
         """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryRun(self, request, context):
+        """RetryRun lets a run that ended in ERROR go on, behind what it has committed: as IDLE, in the same turn, before later
+        ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
+        discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
+        it is.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListToolCalls(self, request, context):
+        """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +159,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.CancelRun,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunResponse.SerializeToString,
+            ),
+            'RetryRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRun,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.SerializeToString,
+            ),
+            'ListToolCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListToolCalls,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.SerializeToString,
             ),
             'WatchSession': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSession,
@@ -246,6 +286,60 @@ class RunService:
             '/chatmind.agent.v1.RunService/CancelRun',
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.CancelRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.RunService/RetryRun',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListToolCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.RunService/ListToolCalls',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
             options,
             channel_credentials,
             insecure,

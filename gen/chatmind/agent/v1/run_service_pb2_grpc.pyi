@@ -39,6 +39,8 @@ class RunServiceStub:
     """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
     Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
     asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
+    discards it in any case.
     """
     GetRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]
     """GetRun returns one run."""
@@ -46,6 +48,15 @@ class RunServiceStub:
     """ListRuns returns a session's runs, newest first."""
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_service_pb2.CancelRunResponse]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
+    RetryRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.RetryRunRequest, _run_service_pb2.RetryRunResponse]
+    """RetryRun lets a run that ended in ERROR go on, behind what it has committed: as IDLE, in the same turn, before later
+    ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
+    discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
+    it is.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+    """
+    ListToolCalls: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]
+    """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
     WatchSession: _grpc.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
     heartbeats between.
@@ -63,6 +74,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
     Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
     asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
+    discards it in any case.
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]  # type: ignore[assignment]
     """GetRun returns one run."""
@@ -70,6 +83,15 @@ class RunServiceAsyncStub(RunServiceStub):
     """ListRuns returns a session's runs, newest first."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_service_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
+    RetryRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.RetryRunRequest, _run_service_pb2.RetryRunResponse]  # type: ignore[assignment]
+    """RetryRun lets a run that ended in ERROR go on, behind what it has committed: as IDLE, in the same turn, before later
+    ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
+    discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
+    it is.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+    """
+    ListToolCalls: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
+    """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
     WatchSession: _aio.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]  # type: ignore[assignment]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
     heartbeats between.
@@ -90,6 +112,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
         Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
         asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
+        discards it in any case.
         """
 
     @_abc_1.abstractmethod
@@ -115,6 +139,27 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.CancelRunResponse, _abc.Awaitable[_run_service_pb2.CancelRunResponse]]:
         """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
+
+    @_abc_1.abstractmethod
+    def RetryRun(
+        self,
+        request: _run_service_pb2.RetryRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.RetryRunResponse, _abc.Awaitable[_run_service_pb2.RetryRunResponse]]:
+        """RetryRun lets a run that ended in ERROR go on, behind what it has committed: as IDLE, in the same turn, before later
+        ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
+        discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
+        it is.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListToolCalls(
+        self,
+        request: _run_service_pb2.ListToolCallsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ListToolCallsResponse, _abc.Awaitable[_run_service_pb2.ListToolCallsResponse]]:
+        """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
 
     @_abc_1.abstractmethod
     def WatchSession(

@@ -120,6 +120,7 @@ class Message(_message.Message):
     CITATIONS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    DISCARDED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service."""
     session_id: _builtins.str
@@ -138,6 +139,10 @@ class Message(_message.Message):
     """tool_call_id is the call that a TOOL message answers."""
     tool_name: _builtins.str
     """tool_name is the tool that a TOOL message comes from."""
+    discarded: _builtins.bool
+    """discarded is set where no model is shown it any more: its run was rolled back, or it tells of a failure after which
+    the run was retried. Whoever read the message before learns of a rollback by the run.
+    """
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
         """tool_calls are what an assistant asks to be executed. Each is answered by exactly one TOOL message."""
@@ -169,10 +174,11 @@ class Message(_message.Message):
         citations: _abc.Iterable[Global___Citation] | None = ...,
         metadata: _struct_pb2.Struct | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        discarded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "create_time", b"create_time", "id", b"id", "metadata", b"metadata", "role", b"role", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "create_time", b"create_time", "discarded", b"discarded", "id", b"id", "metadata", b"metadata", "role", b"role", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

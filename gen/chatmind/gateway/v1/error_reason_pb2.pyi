@@ -55,7 +55,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_AGENT_DELETED: _ErrorReason.ValueType  # 15
     """ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
     ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 16
-    """ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+    """ERROR_REASON_QUEUE_FULL: too many messages of the session, or of the tenant, are not answered yet;
+    metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again.
+    """
     ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 17
     """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
     ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 18
@@ -105,7 +107,9 @@ ERROR_REASON_RUN_IN_PROGRESS: ErrorReason.ValueType  # 14
 ERROR_REASON_AGENT_DELETED: ErrorReason.ValueType  # 15
 """ERROR_REASON_AGENT_DELETED: the session's agent is gone; metadata: agent_id."""
 ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 16
-"""ERROR_REASON_QUEUE_FULL: too many messages of the session wait; metadata: limit."""
+"""ERROR_REASON_QUEUE_FULL: too many messages of the session, or of the tenant, are not answered yet;
+metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again.
+"""
 ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 17
 """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 18

@@ -31,12 +31,14 @@ class _WhenBusyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhenBusy.Val
     WHEN_BUSY_REJECT: _WhenBusy.ValueType  # 2
     """WHEN_BUSY_REJECT: it is refused with FAILED_PRECONDITION, RUN_IN_PROGRESS."""
     WHEN_BUSY_INTERRUPT: _WhenBusy.ValueType  # 3
-    """WHEN_BUSY_INTERRUPT: the running one is stopped, its work kept. Not offered yet: INVALID_ARGUMENT."""
+    """WHEN_BUSY_INTERRUPT: all runs before it end, INTERRUPTED, and it is answered next. What they did is kept."""
     WHEN_BUSY_ROLLBACK: _WhenBusy.ValueType  # 4
-    """WHEN_BUSY_ROLLBACK: the running one is stopped, its work discarded. Not offered yet: INVALID_ARGUMENT."""
+    """WHEN_BUSY_ROLLBACK: as INTERRUPT, and those runs are discarded with all their messages, the user's included.
+    Effects that their tools have had are not undone.
+    """
 
 class WhenBusy(_WhenBusy, metaclass=_WhenBusyEnumTypeWrapper):
-    """WhenBusy says what happens to a message for a session that is busy with another run."""
+    """WhenBusy says what happens to a message for a session that is busy with other runs."""
 
 WHEN_BUSY_UNSPECIFIED: WhenBusy.ValueType  # 0
 """WHEN_BUSY_UNSPECIFIED stands for WHEN_BUSY_ENQUEUE."""
@@ -45,9 +47,11 @@ WHEN_BUSY_ENQUEUE: WhenBusy.ValueType  # 1
 WHEN_BUSY_REJECT: WhenBusy.ValueType  # 2
 """WHEN_BUSY_REJECT: it is refused with FAILED_PRECONDITION, RUN_IN_PROGRESS."""
 WHEN_BUSY_INTERRUPT: WhenBusy.ValueType  # 3
-"""WHEN_BUSY_INTERRUPT: the running one is stopped, its work kept. Not offered yet: INVALID_ARGUMENT."""
+"""WHEN_BUSY_INTERRUPT: all runs before it end, INTERRUPTED, and it is answered next. What they did is kept."""
 WHEN_BUSY_ROLLBACK: WhenBusy.ValueType  # 4
-"""WHEN_BUSY_ROLLBACK: the running one is stopped, its work discarded. Not offered yet: INVALID_ARGUMENT."""
+"""WHEN_BUSY_ROLLBACK: as INTERRUPT, and those runs are discarded with all their messages, the user's included.
+Effects that their tools have had are not undone.
+"""
 Global___WhenBusy: _TypeAlias = WhenBusy  # noqa: Y015
 
 @_typing.final

@@ -26,7 +26,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!chatmind/gateway/v1/message.proto\x12\x13\x63hatmind.gateway.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x03\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12/\n\x04role\x18\x05 \x01(\x0e\x32!.chatmind.gateway.v1.Message.Role\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x31\n\ntool_calls\x18\x07 \x03(\x0b\x32\x1d.chatmind.gateway.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x08 \x01(\t\x12\x11\n\ttool_name\x18\t \x01(\t\x12\x30\n\tcitations\x18\n \x03(\x0b\x32\x1d.chatmind.gateway.v1.Citation\x12)\n\x08metadata\x18\x0b \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x12\x0f\n\x0bROLE_SYSTEM\x10\x04\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xbd\x01\n\x08\x43itation\x12\r\n\x05label\x18\x01 \x01(\t\x12\x19\n\x11knowledge_base_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x03 \x01(\t\x12\x10\n\x08\x63hunk_id\x18\x04 \x01(\t\x12\x15\n\rdocument_name\x18\x05 \x01(\t\x12\x14\n\x0cheading_path\x18\x06 \x03(\t\x12\x12\n\nstart_line\x18\x07 \x01(\x05\x12\x10\n\x08\x65nd_line\x18\x08 \x01(\x05\x12\r\n\x05score\x18\t \x01(\x01\"\xff\x02\n\tRunUpdate\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x33\n\x05state\x18\x03 \x01(\x0e\x32$.chatmind.gateway.v1.RunUpdate.State\x12\x13\n\x0bstop_reason\x18\x04 \x01(\t\x12\x12\n\nstep_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x65rror_reason\x18\x06 \x01(\t\x12\x15\n\rerror_message\x18\x07 \x01(\t\"\xc2\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_IDLE\x10\x01\x12\x12\n\x0eSTATE_PLANNING\x10\x02\x12\x12\n\x0eSTATE_THINKING\x10\x03\x12\x13\n\x0fSTATE_EXECUTING\x10\x04\x12\x1b\n\x17STATE_AWAITING_APPROVAL\x10\x05\x12\x12\n\x0eSTATE_FINISHED\x10\x06\x12\x0f\n\x0bSTATE_ERROR\x10\x07\x12\x13\n\x0fSTATE_CANCELLED\x10\x08\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!chatmind/gateway/v1/message.proto\x12\x13\x63hatmind.gateway.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x03\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12/\n\x04role\x18\x05 \x01(\x0e\x32!.chatmind.gateway.v1.Message.Role\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x31\n\ntool_calls\x18\x07 \x03(\x0b\x32\x1d.chatmind.gateway.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x08 \x01(\t\x12\x11\n\ttool_name\x18\t \x01(\t\x12\x30\n\tcitations\x18\n \x03(\x0b\x32\x1d.chatmind.gateway.v1.Citation\x12)\n\x08metadata\x18\x0b \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdiscarded\x18\r \x01(\x08\"_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x12\x0f\n\x0bROLE_SYSTEM\x10\x04\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xbd\x01\n\x08\x43itation\x12\r\n\x05label\x18\x01 \x01(\t\x12\x19\n\x11knowledge_base_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x03 \x01(\t\x12\x10\n\x08\x63hunk_id\x18\x04 \x01(\t\x12\x15\n\rdocument_name\x18\x05 \x01(\t\x12\x14\n\x0cheading_path\x18\x06 \x03(\t\x12\x12\n\nstart_line\x18\x07 \x01(\x05\x12\x10\n\x08\x65nd_line\x18\x08 \x01(\x05\x12\r\n\x05score\x18\t \x01(\x01\"\x92\x03\n\tRunUpdate\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x33\n\x05state\x18\x03 \x01(\x0e\x32$.chatmind.gateway.v1.RunUpdate.State\x12\x13\n\x0bstop_reason\x18\x04 \x01(\t\x12\x12\n\nstep_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x65rror_reason\x18\x06 \x01(\t\x12\x15\n\rerror_message\x18\x07 \x01(\t\x12\x11\n\tdiscarded\x18\x08 \x01(\x08\"\xc2\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_IDLE\x10\x01\x12\x12\n\x0eSTATE_PLANNING\x10\x02\x12\x12\n\x0eSTATE_THINKING\x10\x03\x12\x13\n\x0fSTATE_EXECUTING\x10\x04\x12\x1b\n\x17STATE_AWAITING_APPROVAL\x10\x05\x12\x12\n\x0eSTATE_FINISHED\x10\x06\x12\x0f\n\x0bSTATE_ERROR\x10\x07\x12\x13\n\x0fSTATE_CANCELLED\x10\x08\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestampb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.gateway.v1.message
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MESSAGE']._serialized_start=122
-  _globals['_MESSAGE']._serialized_end=591
-  _globals['_MESSAGE_ROLE']._serialized_start=496
-  _globals['_MESSAGE_ROLE']._serialized_end=591
-  _globals['_TOOLCALL']._serialized_start=593
-  _globals['_TOOLCALL']._serialized_end=653
-  _globals['_CITATION']._serialized_start=656
-  _globals['_CITATION']._serialized_end=845
-  _globals['_RUNUPDATE']._serialized_start=848
-  _globals['_RUNUPDATE']._serialized_end=1231
-  _globals['_RUNUPDATE_STATE']._serialized_start=1037
-  _globals['_RUNUPDATE_STATE']._serialized_end=1231
-  _globals['_HEARTBEAT']._serialized_start=1233
-  _globals['_HEARTBEAT']._serialized_end=1286
+  _globals['_MESSAGE']._serialized_end=610
+  _globals['_MESSAGE_ROLE']._serialized_start=515
+  _globals['_MESSAGE_ROLE']._serialized_end=610
+  _globals['_TOOLCALL']._serialized_start=612
+  _globals['_TOOLCALL']._serialized_end=672
+  _globals['_CITATION']._serialized_start=675
+  _globals['_CITATION']._serialized_end=864
+  _globals['_RUNUPDATE']._serialized_start=867
+  _globals['_RUNUPDATE']._serialized_end=1269
+  _globals['_RUNUPDATE_STATE']._serialized_start=1075
+  _globals['_RUNUPDATE_STATE']._serialized_end=1269
+  _globals['_HEARTBEAT']._serialized_start=1271
+  _globals['_HEARTBEAT']._serialized_end=1324
 # @@protoc_insertion_point(module_scope)

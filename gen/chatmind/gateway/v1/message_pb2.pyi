@@ -70,6 +70,7 @@ class Message(_message.Message):
     CITATIONS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    DISCARDED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is the message."""
     session_id: _builtins.str
@@ -88,6 +89,10 @@ class Message(_message.Message):
     """tool_call_id is the call that a TOOL message answers."""
     tool_name: _builtins.str
     """tool_name is the tool that a TOOL message comes from."""
+    discarded: _builtins.bool
+    """discarded is set where no model is shown it any more: its run was rolled back, or it tells of a failure after which
+    the run was retried. Whoever read the message before learns of a rollback by the run.
+    """
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
         """tool_calls are what an assistant asks to be executed."""
@@ -119,10 +124,11 @@ class Message(_message.Message):
         citations: _abc.Iterable[Global___Citation] | None = ...,
         metadata: _struct_pb2.Struct | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        discarded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "create_time", b"create_time", "id", b"id", "metadata", b"metadata", "role", b"role", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "create_time", b"create_time", "discarded", b"discarded", "id", b"id", "metadata", b"metadata", "role", b"role", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "text", b"text", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -243,7 +249,7 @@ class RunUpdate(_message.Message):
         STATE_ERROR: RunUpdate._State.ValueType  # 7
         """STATE_ERROR: it ended without an answer."""
         STATE_CANCELLED: RunUpdate._State.ValueType  # 8
-        """STATE_CANCELLED: somebody stopped it."""
+        """STATE_CANCELLED: it was stopped; stop_reason tells by whom."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """State is where a run stands. The last three are final."""
@@ -265,7 +271,7 @@ class RunUpdate(_message.Message):
     STATE_ERROR: RunUpdate.State.ValueType  # 7
     """STATE_ERROR: it ended without an answer."""
     STATE_CANCELLED: RunUpdate.State.ValueType  # 8
-    """STATE_CANCELLED: somebody stopped it."""
+    """STATE_CANCELLED: it was stopped; stop_reason tells by whom."""
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -274,6 +280,7 @@ class RunUpdate(_message.Message):
     STEP_COUNT_FIELD_NUMBER: _builtins.int
     ERROR_REASON_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    DISCARDED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """run_id is the run."""
     session_id: _builtins.str
@@ -288,6 +295,8 @@ class RunUpdate(_message.Message):
     """error_reason is for programs where the run ended in ERROR, such as "MODEL_UNAVAILABLE"."""
     error_message: _builtins.str
     """error_message is for people."""
+    discarded: _builtins.bool
+    """discarded is set once it was rolled back: its messages, those already sent included, are discarded."""
     def __init__(
         self,
         *,
@@ -298,10 +307,11 @@ class RunUpdate(_message.Message):
         step_count: _builtins.int = ...,
         error_reason: _builtins.str = ...,
         error_message: _builtins.str = ...,
+        discarded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_message", b"error_message", "error_reason", b"error_reason", "run_id", b"run_id", "session_id", b"session_id", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discarded", b"discarded", "error_message", b"error_message", "error_reason", b"error_reason", "run_id", b"run_id", "session_id", b"session_id", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
