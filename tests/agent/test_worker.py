@@ -12,9 +12,10 @@ from services.agent.domain import hints
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import FencedError, KnowledgeUnavailableError
 from services.agent.domain.messages import Role
-from services.agent.domain.models import Run, RunId, RunState, StopReason, Usage
+from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue, Standing
+from services.agent.domain.run_models import Run, RunState, StopReason, Usage
 from services.agent.worker import Worker, WorkerLimits
 from services.common.errors import UnavailableError
 from tests.agent.hints import LocalHints

@@ -30,16 +30,13 @@ from services.agent.domain.models import (
     DocumentId,
     KnowledgeBaseId,
     MessageId,
-    Offered,
-    Run,
     RunId,
-    RunState,
     SessionId,
     ToolCallId,
-    Usage,
 )
 from services.agent.domain.plan import Planner
 from services.agent.domain.ports import Model, Tool
+from services.agent.domain.run_models import Offered, Run, RunState, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools

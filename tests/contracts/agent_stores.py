@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
-from services.agent.domain.models import AgentSettings, Run, Session, ToolCallId, Visibility
+from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
 from services.agent.domain.queue import Claim, RunQueue
+from services.agent.domain.run_models import Run
 from services.agent.domain.stores import AgentStore, MessageStore, RunStore, SessionStore
 from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase

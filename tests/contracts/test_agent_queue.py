@@ -12,16 +12,12 @@ from services.agent.domain.models import (
     ChunkId,
     DocumentId,
     KnowledgeBaseId,
-    Offered,
-    RunError,
-    RunState,
-    StopReason,
     ToolCallId,
-    Usage,
     Window,
 )
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Standing
+from services.agent.domain.run_models import Offered, RunError, RunState, StopReason, Usage
 from services.common.identity import Identity
 from services.common.ids import new_id
 from tests.contracts.agent_stores import (

@@ -14,16 +14,13 @@ from services.agent.domain.models import (
     KnowledgeBaseId,
     ModelOptions,
     Retrieval,
-    Run,
     RunId,
     RunLimits,
-    RunState,
     SessionId,
-    StopReason,
     Visibility,
-    WhenBusy,
     Window,
 )
+from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
 from services.agent.domain.stores import RequestKey
 from services.common.errors import NotFoundError, PermissionDeniedError, RequestIdReusedError
 from services.common.ids import new_id

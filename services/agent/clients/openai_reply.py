@@ -9,7 +9,8 @@ from services.agent.clients.openai_events import completion_of, is_stream
 from services.agent.domain.chat import FinishReason, ModelReply
 from services.agent.domain.errors import EmptyAnswerError
 from services.agent.domain.messages import ToolCall
-from services.agent.domain.models import ToolCallId, Usage
+from services.agent.domain.models import ToolCallId
+from services.agent.domain.run_models import Usage
 from services.common.text import clean
 
 _MOST_ID_CHARS: Final = 64

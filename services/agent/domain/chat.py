@@ -9,15 +9,11 @@ from services.agent.domain.models import (
     Agent,
     KnowledgeBaseId,
     ModelOptions,
-    Run,
-    RunError,
     RunId,
-    RunState,
     SessionId,
-    StopReason,
     ToolCallId,
-    Usage,
 )
+from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.common.identity import Identity
 from services.common.text import Json
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.messages import Draft, Role, ToolCall
-from services.agent.domain.models import RunError, RunState, StopReason
+from services.agent.domain.run_models import RunError, RunState, StopReason
 
 CANCELLED: Final = Ending(RunState.CANCELLED, StopReason.CANCELLED)
 CANCELLED_NOTICE: Final = "Stopped at the user's request."

@@ -18,15 +18,8 @@ from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
 from services.agent.domain.messages import Draft, Role, ToolCall
-from services.agent.domain.models import (
-    Run,
-    RunError,
-    RunLimits,
-    RunState,
-    StopReason,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.models import RunLimits, ToolCallId
+from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.domain.steps import (
     Ask,
     Event,

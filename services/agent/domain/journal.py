@@ -8,8 +8,9 @@ from services.agent.domain import hints
 from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import cut, fit
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Offered, RunState, SessionId, ToolCallId, Usage
+from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.ports import RunJournal
+from services.agent.domain.run_models import Offered, RunState, Usage
 from services.common.hints import Notifier
 
 MAX_ERROR_BYTES: Final = 4096

@@ -22,11 +22,12 @@ from services.agent.domain.errors import (
     UnknownModelError,
 )
 from services.agent.domain.messages import Draft, ToolCall
-from services.agent.domain.models import Offered, RunError, RunState, StopReason, ToolCallId
+from services.agent.domain.models import ToolCallId
 from services.agent.domain.notices import limit_notice
 from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.request import prepare
+from services.agent.domain.run_models import Offered, RunError, RunState, StopReason
 from services.agent.domain.steps import (
     Ask,
     Event,

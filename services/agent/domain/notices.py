@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from services.agent.domain.models import RunLimits, StopReason
+from services.agent.domain.models import RunLimits
+from services.agent.domain.run_models import StopReason
 
 
 def limit_notice(reason: StopReason, limits: RunLimits) -> str:

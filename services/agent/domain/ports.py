@@ -15,7 +15,8 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import KnowledgeBaseId, Offered, RunState, ToolCallId, Usage
+from services.agent.domain.models import KnowledgeBaseId, ToolCallId
+from services.agent.domain.run_models import Offered, RunState, Usage
 from services.common.identity import Identity
 from services.common.text import Json
 

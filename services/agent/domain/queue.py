@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from services.agent.domain.chat import RunContext
-from services.agent.domain.models import Run, RunId
+from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
+from services.agent.domain.run_models import Run
 
 MAX_HISTORY_BYTES: Final = 8 * 1024 * 1024
 """What the messages of past turns that a run is given take on the wire at most."""

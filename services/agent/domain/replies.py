@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from services.agent.domain.chat import ModelReply, ToolResult
 from services.agent.domain.citations import answer_citations
 from services.agent.domain.messages import Citation, Draft, Role, ToolCall
-from services.agent.domain.models import StopReason
+from services.agent.domain.run_models import StopReason
 from services.common.text import Json
 
 _NO_OUTPUT = "(no output)"

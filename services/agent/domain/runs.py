@@ -2,7 +2,8 @@
 
 from services.agent.domain import hints
 from services.agent.domain.messages import Message
-from services.agent.domain.models import Run, RunId, SessionId, WhenBusy
+from services.agent.domain.models import RunId, SessionId
+from services.agent.domain.run_models import Run, WhenBusy
 from services.agent.domain.stores import RequestKey, RunStore, SessionStore
 from services.common.hints import Notifier
 from services.common.identity import Identity

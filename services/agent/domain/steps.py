@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
 from services.agent.domain.messages import ToolCall
-from services.agent.domain.models import RunError, StopReason, Usage
+from services.agent.domain.run_models import RunError, StopReason, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,8 @@ from datetime import datetime
 from typing import Protocol
 
 from services.agent.domain.messages import Message
-from services.agent.domain.models import (
-    Agent,
-    AgentId,
-    AgentSettings,
-    Run,
-    RunId,
-    Session,
-    SessionId,
-    WhenBusy,
-)
+from services.agent.domain.models import Agent, AgentId, AgentSettings, RunId, Session, SessionId
+from services.agent.domain.run_models import Run, WhenBusy
 from services.common.identity import Identity
 from services.common.paging import Listing, Page
 

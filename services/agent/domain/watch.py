@@ -12,7 +12,8 @@ from datetime import datetime
 
 from services.agent.domain.errors import DrainingError, SequenceAheadError
 from services.agent.domain.messages import Message
-from services.agent.domain.models import Run, RunId, RunState, Session, SessionId
+from services.agent.domain.models import RunId, Session, SessionId
+from services.agent.domain.run_models import Run, RunState
 from services.agent.domain.stores import MessageStore, RunStore, SessionStore
 from services.common.clock import Clock
 from services.common.errors import NotFoundError

@@ -12,13 +12,13 @@ from services.agent.domain.models import (
     DocumentId,
     KnowledgeBaseId,
     ModelOptions,
-    Offered,
     Retrieval,
     RunLimits,
     ToolCallId,
     Visibility,
     Window,
 )
+from services.agent.domain.run_models import Offered
 
 JsonObject = dict[str, Any]
 """What the driver's jsonb codec takes and gives."""

@@ -6,7 +6,8 @@ import pytest
 from services.agent.clients.offline_model import OfflineModel
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, Provider
 from services.agent.domain.messages import Role
-from services.agent.domain.models import AgentSettings, KnowledgeBaseId, StopReason, ToolCallId
+from services.agent.domain.models import AgentSettings, KnowledgeBaseId, ToolCallId
+from services.agent.domain.run_models import StopReason
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE, QueryKnowledge
 from tests.agent.turns import Scene, Shelf, TurnJournal
 

@@ -6,7 +6,7 @@ import pytest
 from services.agent.clients.openai_events import completion_of, is_stream
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError, read_reply
 from services.agent.domain.chat import FinishReason
-from services.agent.domain.models import Usage
+from services.agent.domain.run_models import Usage
 from tests.agent.dialogue import CASES, case, tool_call
 
 STREAM = (CASES / "22-stream-deltas" / "stream.txt").read_bytes()

@@ -16,8 +16,8 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
 )
 from services.agent.domain.messages import Role
-from services.agent.domain.models import Usage
 from services.agent.domain.ports import Model
+from services.agent.domain.run_models import Usage
 from tests.agent.dialogue import CASES
 from tests.agent.scripted_model import (
     EMPTY_CHOICES,

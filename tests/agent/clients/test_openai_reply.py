@@ -6,7 +6,7 @@ import pytest
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError, read_reply
 from services.agent.domain.chat import FinishReason, ModelReply
 from services.agent.domain.errors import EmptyAnswerError
-from services.agent.domain.models import Usage
+from services.agent.domain.run_models import Usage
 
 
 def read(message: Any, **more: Any) -> ModelReply:

@@ -9,7 +9,8 @@ from services.agent.domain.endings import (
     unanswered,
 )
 from services.agent.domain.messages import Draft, Role, ToolCall
-from services.agent.domain.models import RunState, StopReason, ToolCallId
+from services.agent.domain.models import ToolCallId
+from services.agent.domain.run_models import RunState, StopReason
 
 FINISHED = Ending(RunState.FINISHED, StopReason.END_TURN)
 

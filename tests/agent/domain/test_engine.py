@@ -14,14 +14,8 @@ from services.agent.domain.engine import (
     begin,
 )
 from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import (
-    RunError,
-    RunLimits,
-    RunState,
-    StopReason,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.models import RunLimits, ToolCallId
+from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
 from services.agent.domain.steps import (
     Ask,
     Event,

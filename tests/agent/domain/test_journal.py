@@ -7,7 +7,7 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.endings import INTERNAL
 from services.agent.domain.journal import MAX_ERROR_BYTES, HintingJournal
 from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import RunError, RunState, StopReason, Usage
+from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import (
     ALICE,

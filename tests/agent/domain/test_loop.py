@@ -19,14 +19,11 @@ from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
     KnowledgeBaseId,
-    Offered,
     RunLimits,
-    RunState,
-    StopReason,
     ToolCallId,
-    Usage,
     Window,
 )
+from services.agent.domain.run_models import Offered, RunState, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.common.text import Json
 from tests.agent.dialogue import case, tool_call

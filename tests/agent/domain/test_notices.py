@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import pytest
 
-from services.agent.domain.models import RunLimits, StopReason
+from services.agent.domain.models import RunLimits
 from services.agent.domain.notices import limit_notice
+from services.agent.domain.run_models import StopReason
 
 
 class TestLimitNotice:

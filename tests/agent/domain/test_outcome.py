@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from services.agent.domain.models import RunState
 from services.agent.domain.outcome import Outcome, of_claim, of_standing
 from services.agent.domain.queue import Claim, Standing
+from services.agent.domain.run_models import RunState
 from tests.contracts.agent_stores import memory_stores
 
 

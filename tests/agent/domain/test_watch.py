@@ -14,16 +14,9 @@ import pytest
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import DrainingError, SequenceAheadError
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
-from services.agent.domain.models import (
-    Run,
-    RunState,
-    Session,
-    SessionId,
-    StopReason,
-    ToolCallId,
-    Usage,
-)
+from services.agent.domain.models import Session, SessionId, ToolCallId
 from services.agent.domain.queue import Claim
+from services.agent.domain.run_models import Run, RunState, StopReason, Usage
 from services.agent.domain.stores import MessageStore
 from services.agent.domain.watch import Event, Heartbeat, Watch
 from services.common.clock import now

@@ -8,7 +8,7 @@ from services.agent.api.convert.common import not_offered
 from services.agent.api.convert.sessions import from_message
 from services.agent.domain.drafts import MAX_TEXT_BYTES
 from services.agent.domain.messages import Message
-from services.agent.domain.models import Run, RunState, StopReason, WhenBusy
+from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
 from services.agent.domain.watch import Event, Heartbeat
 from services.common.convert import from_time, to_text
 

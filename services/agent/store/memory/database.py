@@ -16,13 +16,12 @@ from services.agent.domain.models import (
     AgentId,
     AgentSettings,
     MessageId,
-    Run,
     RunId,
     Session,
     SessionId,
     ToolCallId,
-    Usage,
 )
+from services.agent.domain.run_models import Run, Usage
 from services.agent.domain.stores import RequestKey
 from services.common.clock import Clock
 from services.common.errors import RequestIdReusedError

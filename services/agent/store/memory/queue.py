@@ -8,8 +8,9 @@ from services.agent.domain.access import sees
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Agent, Offered, Run, RunId, RunState, ToolCallId, Usage
+from services.agent.domain.models import Agent, RunId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
+from services.agent.domain.run_models import Offered, Run, RunState, Usage
 from services.agent.store.memory.database import Held, MemoryDatabase, bounded
 from services.common.identity import Identity
 

@@ -11,15 +11,8 @@ from services.agent.domain.errors import (
     RunInProgressError,
 )
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import (
-    MessageId,
-    Run,
-    RunId,
-    RunState,
-    Session,
-    SessionId,
-    WhenBusy,
-)
+from services.agent.domain.models import MessageId, RunId, Session, SessionId
+from services.agent.domain.run_models import Run, RunState, WhenBusy
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import Pulse, RequestKey
 from services.agent.store.memory.database import Held, MemoryDatabase

@@ -6,7 +6,7 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Run, Usage
+from services.agent.domain.run_models import Run, Usage
 from services.agent.store.postgres.messages import insert_messages, take_numbers
 from services.agent.store.postgres.rows import message_of, run_of
 from services.common.db import PooledConnection

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Offered, RunState, ToolCallId, Usage
+from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
+from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.store.codec import offered_to_json
 from services.agent.store.postgres.ends import end_run
 from services.agent.store.postgres.messages import insert_messages, take_numbers

@@ -6,7 +6,8 @@ from asyncpg import Record
 
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Run, SessionId
+from services.agent.domain.models import SessionId
+from services.agent.domain.run_models import Run
 from services.agent.store.codec import calls_to_json, citations_to_json
 from services.agent.store.postgres.rows import message_of, present
 from services.common.db import Pool, PooledConnection, connection

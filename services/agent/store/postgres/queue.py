@@ -10,8 +10,9 @@ from asyncpg import Record
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.messages import Message
-from services.agent.domain.models import Agent, Run, RunId, ToolCallId
+from services.agent.domain.models import Agent, RunId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
+from services.agent.domain.run_models import Run
 from services.agent.store.codec import settings_from_json, settings_to_json
 from services.agent.store.postgres.journal import PostgresRunJournal
 from services.agent.store.postgres.rows import agent_of, message_of, run_of

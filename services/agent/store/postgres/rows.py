@@ -9,16 +9,12 @@ from services.agent.domain.models import (
     Agent,
     AgentId,
     MessageId,
-    Run,
-    RunError,
     RunId,
-    RunState,
     Session,
     SessionId,
-    StopReason,
     ToolCallId,
-    Usage,
 )
+from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.store.codec import (
     calls_from_json,
     citations_from_json,

@@ -13,7 +13,8 @@ from services.agent.domain.errors import (
     unknown,
 )
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import AgentId, Run, RunId, RunState, SessionId, WhenBusy
+from services.agent.domain.models import AgentId, RunId, SessionId
+from services.agent.domain.run_models import Run, RunState, WhenBusy
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import Pulse, RequestKey
 from services.agent.store.postgres.ends import end_run

@@ -4,16 +4,12 @@ import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
 from services.agent.api.convert.runs import from_event, from_run, to_when_busy
-from services.agent.domain.models import (
-    AgentId,
-    KnowledgeBaseId,
-    MessageId,
+from services.agent.domain.models import AgentId, KnowledgeBaseId, MessageId, RunId, SessionId
+from services.agent.domain.run_models import (
     Offered,
     Run,
     RunError,
-    RunId,
     RunState,
-    SessionId,
     StopReason,
     Usage,
     WhenBusy,

@@ -10,7 +10,7 @@ import pytest
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
-from services.agent.domain.models import RunState, StopReason
+from services.agent.domain.run_models import RunState, StopReason
 from services.agent.store.postgres import queue
 from services.common.db import Pool, connection
 from services.common.errors import ServiceError

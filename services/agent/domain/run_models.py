@@ -1,0 +1,148 @@
+"""Runs: the work that answers one user message each, and what is known of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from services.agent.domain.models import (
+    AgentId,
+    KnowledgeBaseId,
+    MessageId,
+    RunId,
+    SessionId,
+)
+
+
+class RunState(Enum):
+    """Where a run stands."""
+
+    IDLE = "idle"
+    PLANNING = "planning"
+    THINKING = "thinking"
+    EXECUTING = "executing"
+    FINISHED = "finished"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended."""
+        return self in {RunState.FINISHED, RunState.ERROR, RunState.CANCELLED}
+
+
+class StopReason(Enum):
+    """Why a run ended; the contract says more of each."""
+
+    END_TURN = "end_turn"
+    MAX_STEPS = "max_steps"
+    MAX_TOKENS = "max_tokens"
+    MAX_TOOL_CALLS = "max_tool_calls"
+    MAX_DURATION = "max_duration"
+    MAX_OUTPUT = "max_output"
+    REPEATED_CALL = "repeated_call"
+    CANCELLED = "cancelled"
+    MODEL_ERROR = "model_error"
+    CRASH_LOOP = "crash_loop"
+    INTERNAL = "internal"
+    AGENT_DELETED = "agent_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model processed.
+
+    Attributes:
+        input_tokens: what it read.
+        output_tokens: what it wrote.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a run's model could use, as it was when the run was last planned.
+
+    Attributes:
+        tools: names of the tools.
+        knowledge_base_ids: the bases.
+        model: name of the model.
+    """
+
+    tools: tuple[str, ...]
+    knowledge_base_ids: tuple[KnowledgeBaseId, ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """What went wrong with a run.
+
+    Attributes:
+        reason: for programs, an `ErrorReason` of the contract such as "MODEL_UNAVAILABLE".
+        message: for people.
+    """
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The work that answers one user message.
+
+    Attributes:
+        id: a UUIDv7.
+        session_id: the session it belongs to.
+        tenant: the tenant it works for.
+        user_id: the user it works for.
+        agent_id: who answers.
+        message_id: the user message it answers.
+        turn: that message's sequence; runs of a session are worked on in this order.
+        state: where it stands.
+        stop_reason: why it ended.
+        step_count: how often the model has been asked.
+        usage: what the model has processed so far.
+        offered: what the model could use; None until planned.
+        error: what went wrong, with ERROR.
+        cancel_requested: a cancel was asked for and is not done yet.
+        create_time: when it was accepted.
+        start_time: when a worker first took it.
+        end_time: when it ended.
+    """
+
+    id: RunId
+    session_id: SessionId
+    tenant: str
+    user_id: str
+    agent_id: AgentId
+    message_id: MessageId
+    turn: int
+    state: RunState
+    create_time: datetime
+    stop_reason: StopReason | None = None
+    step_count: int = 0
+    usage: Usage = Usage()
+    offered: Offered | None = None
+    error: RunError | None = None
+    cancel_requested: bool = False
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+class WhenBusy(Enum):
+    """What happens to a message for a session that is busy with another run."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
