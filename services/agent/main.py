@@ -166,10 +166,10 @@ async def _parts(
     )
     pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
     listener = await stack.enter_async_context(
-        open_listener(settings.dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
+        open_listener(settings.direct_dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
     )
     notifier = await stack.enter_async_context(
-        open_notifier(settings.dsn, _CHANNEL, application_name=_APPLICATION)
+        open_notifier(settings.direct_dsn, _CHANNEL, application_name=_APPLICATION)
     )
     upstream = await stack.enter_async_context(
         open_upstream(

@@ -5,14 +5,16 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import asyncpg
+import structlog
 from asyncpg.pool import PoolConnectionProxy
 
 from services.common.db_errors import RETRY_AFTER, driver_errors, session_errors, unreachable
 from services.common.errors import ResourceExhaustedError, UnavailableError
+from services.common.pooler import pooled_sessions
 from services.common.session import Connection
 
 PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
@@ -22,6 +24,7 @@ DriverPool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 """The driver's own pool."""
 
 _CLOSE_GRACE = 5.0
+_PREPARED_STATEMENTS = 100
 _SET_STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', $1, true)"
 
 
@@ -55,6 +58,26 @@ class Timeouts:
         return {name: _milliseconds(value) for name, value in seconds.items()}
 
 
+class Reach:
+    """Whether the database could be reached the last time; a change is logged, once."""
+
+    def __init__(self) -> None:
+        self._lost = False
+
+    def found(self) -> None:
+        """A connection was lent."""
+        if self._lost:
+            self._lost = False
+            structlog.get_logger("db").info("database reached again")
+
+    def missed(self, error: UnavailableError) -> None:
+        """No connection could be opened."""
+        if not self._lost:
+            self._lost = True
+            cause = repr(error.__cause__)
+            structlog.get_logger("db").warning("database cannot be reached", cause=cause)
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Connections to one database.
@@ -63,11 +86,13 @@ class Pool:
         driver: the driver's pool; not to be used outside of this module.
         schema: the schema in which names are looked up first.
         timeouts: with which the connections were opened.
+        reach: whether the database is there.
     """
 
     driver: DriverPool
     schema: str
     timeouts: Timeouts
+    reach: Reach = field(default_factory=Reach)
 
 
 @asynccontextmanager
@@ -77,6 +102,7 @@ async def open_pool(
     schema: str,
     application_name: str,
     max_size: int = 10,
+    pooled: bool = False,
     timeouts: Timeouts | None = None,
     on_connect: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Pool]:
@@ -90,6 +116,7 @@ async def open_pool(
         schema: the service's own schema.
         application_name: shown in the server's activity view and log.
         max_size: connections at most; the first is opened at once, the others when needed.
+        pooled: the address is that of a pooler in transaction mode; see `pooler`.
         timeouts: see `Timeouts`, whose defaults hold otherwise.
         on_connect: prepares each new connection further, such as `vectors.register_vectors`.
 
@@ -105,20 +132,21 @@ async def open_pool(
         if on_connect is not None:
             await on_connect(connection)
 
+    names = {"search_path": f"{identifier(schema)},public"}
+    settings = names | timeouts.as_settings()
     async with _opened(
         asyncpg.create_pool(
             dsn,
-            min_size=1,
+            init_size=1,
+            min_size=0,  # the driver logs a traceback whenever it cannot keep up a least size
             max_size=max_size,
             timeout=timeouts.connect,
             command_timeout=timeouts.statement + timeouts.answer_margin,
             init=prepare,
             reset=_keep_session,
-            server_settings={
-                "application_name": application_name,
-                "search_path": f"{identifier(schema)},public",
-                **timeouts.as_settings(),
-            },
+            server_settings={"application_name": application_name, **({} if pooled else settings)},
+            connection_class=pooled_sessions(settings) if pooled else asyncpg.Connection,
+            statement_cache_size=0 if pooled else _PREPARED_STATEMENTS,
         )
     ) as driver:
         yield Pool(driver, schema, timeouts)
@@ -214,6 +242,18 @@ async def _close(driver: DriverPool) -> None:
 
 
 async def _acquire(pool: Pool) -> PooledConnection:
+    try:
+        lent = await _lend(pool)
+    except ResourceExhaustedError:
+        raise
+    except UnavailableError as error:
+        pool.reach.missed(error)
+        raise
+    pool.reach.found()
+    return lent
+
+
+async def _lend(pool: Pool) -> PooledConnection:
     driver = pool.driver
     try:
         with driver_errors():

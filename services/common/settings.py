@@ -66,13 +66,26 @@ class DatabaseSettings(ServerSettings):
     """The settings of a gRPC server that keeps a schema in the shared database."""
 
     database_url: SecretStr = Field(validation_alias="CHATMIND_DATABASE_URL")
+    database_direct_url: SecretStr | None = Field(
+        default=None, validation_alias="CHATMIND_DATABASE_DIRECT_URL"
+    )
     database_pool: int = Field(default=10, ge=2, le=100)
     migrate: bool = True
 
     @property
     def dsn(self) -> str:
-        """The address of the database, password included."""
+        """The address of the database, password included; perhaps that of a pooler."""
         return self.database_url.get_secret_value()
+
+    @property
+    def direct_dsn(self) -> str:
+        """The same without a pooler, for what needs a session: LISTEN, NOTIFY and migrations."""
+        return (self.database_direct_url or self.database_url).get_secret_value()
+
+    @property
+    def pooled(self) -> bool:
+        """Whether `dsn` leads to a pooler in transaction mode."""
+        return self.database_direct_url is not None
 
 
 def read_settings(settings: type[SettingsT]) -> SettingsT:

@@ -48,7 +48,7 @@ from services.knowledge.store.postgres.bases import PostgresBases
 from services.knowledge.store.postgres.chunks import PostgresChunks
 from services.knowledge.store.postgres.documents import PostgresDocuments
 from services.knowledge.store.postgres.queue import PostgresIngestQueue
-from services.knowledge.store.postgres.schema import MIGRATIONS, SCHEMA
+from services.knowledge.store.postgres.schema import EXTENSIONS, MIGRATIONS, SCHEMA
 from services.knowledge.store.postgres.tables import ChunkTables
 from services.knowledge.store.postgres.vectors import register_vectors
 from services.knowledge.worker import Worker, WorkerLimits
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 async def _migrate(settings: KnowledgeSettings) -> None:
-    await migrate_schema(settings, schema=SCHEMA, migrations=MIGRATIONS)
+    await migrate_schema(settings, schema=SCHEMA, migrations=MIGRATIONS, extensions=EXTENSIONS)
 
 
 @asynccontextmanager
@@ -141,15 +141,16 @@ async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
             schema=SCHEMA,
             migrations=MIGRATIONS,
             application_name=_APPLICATION,
+            extensions=EXTENSIONS,
             on_connect=register_vectors,
         )
     )
     pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
     listener = await stack.enter_async_context(
-        open_listener(settings.dsn, CHANNEL, application_name=_APPLICATION, pace=pace)
+        open_listener(settings.direct_dsn, CHANNEL, application_name=_APPLICATION, pace=pace)
     )
     notifier = await stack.enter_async_context(
-        open_notifier(settings.dsn, CHANNEL, application_name=_APPLICATION)
+        open_notifier(settings.direct_dsn, CHANNEL, application_name=_APPLICATION)
     )
     upstream = await stack.enter_async_context(
         open_upstream(

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import asyncpg
 import pytest
+import structlog
 
 from services.common import db
 from services.common.db import Pool, Timeouts, connection, identifier, open_pool, ping, transaction
@@ -145,6 +146,26 @@ class TestConnection:
         await _terminate_all(empty_database)
 
         await asyncio.gather(*(ping(pool) for _ in range(4)))
+
+    async def test_an_outage_is_logged_in_one_line_and_its_end_in_another(
+        self, pool: Pool, empty_database: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        pool.driver.set_connect_args("postgresql://nobody@127.0.0.1:1/none")
+        await _terminate_all(empty_database)
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(5):
+                with pytest.raises(UnavailableError):
+                    await ping(pool)
+            pool.driver.set_connect_args(empty_database)
+            for _ in range(5):
+                await ping(pool)
+
+        told = [(line["log_level"], line["event"]) for line in lines]
+        assert told == [
+            ("warning", "database cannot be reached"),
+            ("info", "database reached again"),
+        ]
+        assert caplog.records == []
 
     async def test_a_primary_turned_read_only_is_unavailable_and_left(
         self, pool: Pool, empty_database: str

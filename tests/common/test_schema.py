@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.common.db import connection
+from services.common.db_checks import DatabaseUnfitError
 from services.common.schema import migrate_schema, open_schema
 from services.common.settings import Address, DatabaseSettings, settings_config
+from tests.pgbouncer import pgbouncer
 
 
 class ShopSettings(DatabaseSettings):
@@ -61,3 +63,48 @@ class TestOpenSchema:
 
         assert not done
         assert await asyncio.wait_for(counting, 10) == 0
+
+    async def test_behind_a_pooler_it_is_migrated_by_the_direct_address(
+        self,
+        environment: pytest.MonkeyPatch,
+        empty_database: str,
+        migrations: Path,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> None:
+        with pgbouncer(empty_database, tmp_path_factory.mktemp("pooler")) as pooler:
+            environment.setenv("CHATMIND_DATABASE_URL", pooler.dsn(empty_database))
+            environment.setenv("CHATMIND_DATABASE_DIRECT_URL", empty_database)
+
+            assert await count_items(ShopSettings(), migrations) == 0
+
+    @pytest.mark.parametrize("migrate", ["true", "false"])
+    async def test_a_pooler_that_is_not_told_of_is_refused(
+        self,
+        environment: pytest.MonkeyPatch,
+        empty_database: str,
+        migrations: Path,
+        tmp_path_factory: pytest.TempPathFactory,
+        migrate: str,
+    ) -> None:
+        with pgbouncer(empty_database, tmp_path_factory.mktemp("pooler")) as pooler:
+            environment.setenv("CHATMIND_DATABASE_URL", pooler.dsn(empty_database))
+            environment.setenv("CHATMIND_SHOP_MIGRATE", migrate)
+
+            with pytest.raises(DatabaseUnfitError, match="CHATMIND_DATABASE_DIRECT_URL"):
+                await count_items(ShopSettings(), migrations)
+
+    @pytest.mark.parametrize("migrate", ["true", "false"])
+    async def test_without_an_extension_that_it_needs_it_does_not_open(
+        self, environment: pytest.MonkeyPatch, migrations: Path, migrate: str
+    ) -> None:
+        environment.setenv("CHATMIND_SHOP_MIGRATE", migrate)
+
+        with pytest.raises(DatabaseUnfitError, match="'graph'"):
+            async with open_schema(
+                ShopSettings(),
+                schema="shop",
+                migrations=migrations,
+                application_name="shop",
+                extensions={"graph": "2.0"},
+            ):
+                pass

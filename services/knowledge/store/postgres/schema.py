@@ -5,3 +5,5 @@ from typing import Final
 
 SCHEMA: Final = "knowledge"
 MIGRATIONS: Final = Path(__file__).parent.parent / "migrations"
+EXTENSIONS: Final = {"vector": "0.8.4"}
+"""pgvector before 0.8.4 has faults where HNSW indexes are built or vacuumed."""
