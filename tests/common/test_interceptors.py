@@ -1,7 +1,5 @@
 """The chain as a whole."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,27 +9,24 @@ from grpc import aio, unary_unary_rpc_method_handler
 
 from services.common.errors import UnauthenticatedError
 from services.common.interceptors import interceptor_chain
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.base import AdmittingInterceptor, Call
 from services.common.interceptors.request_id import current_request_id
 from services.common.status import failure_of
 from tests.common.serving import METHOD, serving
 
 
-class RefuseAll(AroundInterceptor):
+class RefuseAll(AdmittingInterceptor):
     """Authentication that nobody passes."""
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
+    async def admit(self, call: Call) -> None:
         raise UnauthenticatedError(f"Not you, {current_request_id()}.")
-        yield
 
 
-class AdmitAll(AroundInterceptor):
+class AdmitAll(AdmittingInterceptor):
     """Authentication that everybody passes."""
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        yield
+    async def admit(self, call: Call) -> None:
+        """Do nothing."""
 
 
 async def answer(request: StringValue, context: Any) -> bytes:

@@ -1,12 +1,10 @@
 """Admits only calls with a valid identity token; health and reflection stay open."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from services.common.errors import UnauthenticatedError
 from services.common.identity import Identity, IdentityVerifier
-from services.common.interceptors.base import GRPC_SERVICES, AroundInterceptor, Call
+from services.common.interceptors.base import GRPC_SERVICES, AdmittingInterceptor, Call
 
 IDENTITY_KEY = "x-chatmind-identity"
 
@@ -30,15 +28,14 @@ def set_identity(identity: Identity) -> None:
     _identity.set(identity)
 
 
-class AuthenticationInterceptor(AroundInterceptor):
+class AuthenticationInterceptor(AdmittingInterceptor):
     """Verifies the identity token of each call before any work is done."""
 
     def __init__(self, verifier: IdentityVerifier) -> None:
         self._verifier = verifier
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call with its identity bound.
+    async def admit(self, call: Call) -> None:
+        """Bind the identity to the call.
 
         Raises:
             UnauthenticatedError: it has no token, or one that is not valid here.
@@ -48,4 +45,3 @@ class AuthenticationInterceptor(AroundInterceptor):
             if not isinstance(token, str):
                 raise UnauthenticatedError("No identity token came with the call.")
             set_identity(self._verifier.identity(token))
-        yield

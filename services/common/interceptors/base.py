@@ -1,10 +1,15 @@
-"""What the interceptors share: running something around a call, whatever its shape."""
+"""What the interceptors share: doing something before a call, or around it, whatever its shape.
+
+Each method's handler is wrapped once, not with every call. Within, every behaviour is a coroutine:
+one that streams its answers writes them, so an open stream costs a few frames, not generators.
+"""
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -20,6 +25,9 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[OptionalHandler]]"
 Behaviour: TypeAlias = "Callable[[Any, Context], Any]"
 
+# Methods that nobody serves have handlers of their own, under whatever name a client calls.
+_MOST_KNOWN = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -27,15 +35,21 @@ class Call:
 
     Attributes:
         method: `/package.Service/Method`.
-        metadata: the first value of each key; keys are in lower case.
         streaming: whether either side sends more than one message.
         context: grpc's own.
     """
 
     method: str
-    metadata: dict[str, str | bytes]
     streaming: bool
     context: Context
+
+    @property
+    def metadata(self) -> dict[str, str | bytes]:
+        """The first value of each key; keys are in lower case."""
+        metadata: dict[str, str | bytes] = {}
+        for key, value in self.context.invocation_metadata() or ():
+            metadata.setdefault(key, value)
+        return metadata
 
     @property
     def seconds_left(self) -> float | None:
@@ -48,61 +62,98 @@ class Call:
         return cast("grpc.StatusCode | None", self.context.code())
 
 
-class AroundInterceptor(aio.ServerInterceptor, ABC):
-    """Enters a context around every call; the call's exceptions pass through it."""
+class WrappingInterceptor(aio.ServerInterceptor, ABC):
+    """Replaces each method's handler with one that does more."""
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[Handler, Handler]]:
+        """The handlers of methods, as they are and wrapped."""
+        return {}
 
     @abstractmethod
-    def around(self, call: Call) -> AbstractAsyncContextManager[None]:
-        """The context to enter."""
+    def wrapped(self, handler: Handler, method: str) -> Handler:
+        """The handler to use instead."""
 
     async def intercept_service(
         self,
         continuation: Continuation,
         handler_call_details: grpc.HandlerCallDetails,
     ) -> OptionalHandler:
-        """The handler, wrapped in `around`."""
+        """The handler of a call, wrapped."""
         handler = await continuation(handler_call_details)
         if handler is None:
-            return handler
-        metadata: dict[str, str | bytes] = {}
-        for key, value in handler_call_details.invocation_metadata or ():
-            metadata.setdefault(key, value)
-        streaming = bool(handler.request_streaming or handler.response_streaming)
+            return None
+        method = handler_call_details.method
+        known = self._known.get(method)
+        if known is not None and known[0] is handler:
+            return known[1]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        wrapped = self.wrapped(handler, method)
+        self._known[method] = (handler, wrapped)
+        return wrapped
 
-        def entered(context: Context) -> AbstractAsyncContextManager[None]:
-            return self.around(Call(handler_call_details.method, metadata, streaming, context))
 
-        inner = behaviour_of(handler)
+class AdmittingInterceptor(WrappingInterceptor):
+    """Does something before every call, and may refuse it."""
 
-        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with entered(context), aclosing(responses(inner, request, context)) as answers:
-                async for answer in answers:
-                    yield answer
+    @abstractmethod
+    async def admit(self, call: Call) -> None:
+        """Return if the call may go on; what this raises, it ends with."""
 
-        async def unary(request: Any, context: Context) -> Any:
-            async with entered(context):
+    def wrapped(self, handler: Handler, method: str) -> Handler:
+        """The handler, after `admit`."""
+        inner, streaming = coroutine_of(handler), is_streaming(handler)
+
+        async def behave(request: Any, context: Context) -> Any:
+            await self.admit(Call(method, streaming, context))
+            return await inner(request, context)
+
+        return rebuild(handler, behave)
+
+
+class AroundInterceptor(WrappingInterceptor):
+    """Enters a context around every call; the call's exceptions pass through it."""
+
+    @abstractmethod
+    def around(self, call: Call) -> AbstractAsyncContextManager[None]:
+        """The context to enter."""
+
+    def wrapped(self, handler: Handler, method: str) -> Handler:
+        """The handler, within `around`."""
+        inner, streaming = coroutine_of(handler), is_streaming(handler)
+
+        async def behave(request: Any, context: Context) -> Any:
+            async with self.around(Call(method, streaming, context)):
                 return await inner(request, context)
 
-        return rebuild(handler, stream if handler.response_streaming else unary)
+        return rebuild(handler, behave)
 
 
-async def responses(
-    behaviour: Behaviour, request: Any, context: Context
-) -> AsyncGenerator[Any, None]:
-    """The responses of a streaming behaviour, be it an async generator or a coroutine.
-
-    A coroutine writes to the context itself, so there is nothing to yield.
-    """
-    answering = behaviour(request, context)
-    if inspect.isawaitable(answering):
-        await answering
-        return
-    async with aclosing(answering) as answers:
-        async for answer in answers:
-            yield answer
+def is_streaming(handler: Handler) -> bool:
+    """Whether either side sends more than one message."""
+    return bool(handler.request_streaming or handler.response_streaming)
 
 
-def behaviour_of(handler: Handler) -> Behaviour:
+def coroutine_of(handler: Handler) -> Behaviour:
+    """The behaviour of a handler as a coroutine, which writes its answers if they are several."""
+    behaviour = _behaviour_of(handler)
+    if not handler.response_streaming or inspect.iscoroutinefunction(behaviour):
+        return behaviour
+
+    async def write_all(request: Any, context: Context) -> None:
+        answering = behaviour(request, context)
+        if inspect.isawaitable(answering):
+            await answering
+            return
+        async with aclosing(answering) as answers:
+            async for answer in answers:
+                await context.write(answer)
+
+    return write_all
+
+
+def _behaviour_of(handler: Handler) -> Behaviour:
     """The function of a handler, whichever of the four shapes the method has."""
     behaviour: Any = (
         handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream

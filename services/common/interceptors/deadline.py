@@ -7,7 +7,7 @@ needs.
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 
 from services.common.errors import DeadlineExceededError
@@ -40,8 +40,7 @@ class DeadlineInterceptor(AroundInterceptor):
     def __init__(self, seconds: float = DEFAULT_DEADLINE_SECONDS) -> None:
         self._seconds = seconds
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
+    def around(self, call: Call) -> AbstractAsyncContextManager[None]:
         """The call, bounded.
 
         Raises:
@@ -51,8 +50,11 @@ class DeadlineInterceptor(AroundInterceptor):
         if given is not None:
             _until.set(time.monotonic() + given)
         if given is not None or call.streaming:
-            yield
-            return
+            return nullcontext()
+        return self._bounded()
+
+    @asynccontextmanager
+    async def _bounded(self) -> AsyncIterator[None]:
         _until.set(time.monotonic() + self._seconds)
         try:
             async with asyncio.timeout(self._seconds) as limit:

@@ -1,14 +1,12 @@
 """Gives every call an id, carried by its logs, its errors and the calls it makes in turn."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 import structlog
 
 from services.common.ids import NewId
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.base import AdmittingInterceptor, Call
 
 REQUEST_ID_KEY = "x-request-id"
 
@@ -21,18 +19,16 @@ def current_request_id() -> str:
     return _request_id.get()
 
 
-class RequestIdInterceptor(AroundInterceptor):
+class RequestIdInterceptor(AdmittingInterceptor):
     """Takes the caller's id if it is well formed, otherwise makes one."""
 
     def __init__(self, new_id: NewId) -> None:
         self._new_id = new_id
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call with its id bound to logs and to `current_request_id`."""
+    async def admit(self, call: Call) -> None:
+        """Bind the call's id to logs and to `current_request_id`."""
         request_id = call.metadata.get(REQUEST_ID_KEY)
         if not (isinstance(request_id, str) and _WELL_FORMED.fullmatch(request_id)):
             request_id = self._new_id()
         _request_id.set(request_id)
         structlog.contextvars.bind_contextvars(request_id=request_id, rpc=call.method)
-        yield

@@ -2,23 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError, Message
-from grpc import aio
 from protovalidate import Validator, Violation
 
 from services.common.errors import FieldViolation, InvalidArgumentError
 from services.common.interceptors.base import (
     Context,
-    Continuation,
-    OptionalHandler,
-    behaviour_of,
+    Handler,
+    WrappingInterceptor,
+    coroutine_of,
     rebuild,
-    responses,
 )
 
 _DEPARTURE_SECONDS = 0.01
@@ -30,38 +26,27 @@ class MalformedRequestError(InvalidArgumentError):
     reason = "MALFORMED_REQUEST"
 
 
-class ValidationInterceptor(aio.ServerInterceptor):
+class ValidationInterceptor(WrappingInterceptor):
     """Takes decoding over from grpc, which would answer INTERNAL for bytes it cannot read."""
 
     def __init__(self) -> None:
         self._validator = Validator()
 
-    async def intercept_service(
-        self,
-        continuation: Continuation,
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> OptionalHandler:
+    def wrapped(self, handler: Handler, method: str) -> Handler:  # noqa: ARG002 - others need it
         """The handler, whose behaviour gets only messages that keep the rules.
 
         A behaviour that takes bytes gets them as they are.
         """
-        handler = await continuation(handler_call_details)
-        if handler is None or not (handler.request_deserializer or handler.request_streaming):
+        if not (handler.request_deserializer or handler.request_streaming):
             return handler
-        inner = behaviour_of(handler)
+        inner = coroutine_of(handler)
         read = partial(self._read, handler.request_deserializer)
         checked = partial(_each, read) if handler.request_streaming else read
 
-        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with aclosing(responses(inner, checked(request), context)) as answers:
-                async for answer in answers:
-                    yield answer
-
-        async def unary(request: Any, context: Context) -> Any:
+        async def behave(request: Any, context: Context) -> Any:
             return await inner(checked(request), context)
 
-        behaviour = stream if handler.response_streaming else unary
-        return rebuild(handler, behaviour, keep_deserializer=False)
+        return rebuild(handler, behave, keep_deserializer=False)
 
     def _read(self, deserialize: Callable[[bytes], Any] | None, raw: bytes) -> Message | bytes:
         if deserialize is None:

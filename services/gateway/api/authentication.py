@@ -1,14 +1,13 @@
 """Admits only calls with a valid API key of the needed scope; health and reflection stay open."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 import grpc
 import structlog
 
 from services.common.interceptors.authentication import set_identity
-from services.common.interceptors.base import GRPC_SERVICES, AroundInterceptor, Call
+from services.common.interceptors.base import GRPC_SERVICES, AdmittingInterceptor, Call
 from services.gateway.domain.authenticator import Authenticator
 from services.gateway.domain.errors import InvalidKeyError, NoKeyError
 from services.gateway.domain.models import ApiKey
@@ -30,16 +29,15 @@ def current_key() -> ApiKey:
         raise NoKeyError from None
 
 
-class ApiKeyInterceptor(AroundInterceptor):
+class ApiKeyInterceptor(AdmittingInterceptor):
     """Checks the API key of each call, and that it may be used for the method."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
         self._log = structlog.get_logger("authentication")
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call with its key and its identity bound.
+    async def admit(self, call: Call) -> None:
+        """Bind the key and its identity to the call.
 
         Raises:
             ServiceError: the key is missing or invalid, lacks the scope, or cannot be checked.
@@ -53,7 +51,6 @@ class ApiKeyInterceptor(AroundInterceptor):
                 require(key, scope)
             _key.set(key)
             set_identity(key.identity)
-        yield
 
     async def _authenticated(self, call: Call) -> ApiKey:
         source = source_of(call.context.peer())

@@ -1,10 +1,9 @@
 """Limits how many calls run at once, per kind, so that no kind can crowd out another."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.base import AdmittingInterceptor, Call
 from services.gateway.api.authentication import current_key
 from services.gateway.api.methods import Method
 from services.gateway.domain.limits import ConcurrencyLimit
@@ -35,15 +34,14 @@ class CallLimits:
         return self.uploads if method.streams_in else self.calls
 
 
-class LimitsInterceptor(AroundInterceptor):
+class LimitsInterceptor(AdmittingInterceptor):
     """Refuses a call at once if its limit is reached; runs after authentication."""
 
     def __init__(self, methods: Iterable[Method], limits: CallLimits) -> None:
         self._limits = {method.path: limits.of(method) for method in methods}
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """The call, counted until its last byte is sent, not just written."""
+    async def admit(self, call: Call) -> None:
+        """Count the call until its last byte is sent, not just written."""
         limit = self._limits.get(call.method)
         if limit is not None:
             key_id = current_key().id
@@ -51,4 +49,3 @@ class LimitsInterceptor(AroundInterceptor):
             call.context.add_done_callback(
                 lambda _: limit.release(key_id)  # type: ignore[arg-type]  # stubs want a class
             )
-        yield

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from services.common.interceptors.base import AroundInterceptor, Call
+from services.common.interceptors.base import AdmittingInterceptor, AroundInterceptor, Call
 from tests.common.serving import METHOD, serving
 
 
@@ -35,6 +35,19 @@ class Recorder(AroundInterceptor):
         finally:
             self.steps.append(f"{self._name}out")
             self.ended.set()
+
+
+class Door(AdmittingInterceptor):
+    """Notes who comes, and refuses while it is closed."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.closed = False
+
+    async def admit(self, call: Call) -> None:
+        self.calls.append(call)
+        if self.closed:
+            await call.context.abort(grpc.StatusCode.ABORTED, "closed")
 
 
 async def echo(request: bytes, context: Any) -> bytes:
@@ -209,3 +222,42 @@ class TestAround:
                 await recorder.ended.wait()
 
         assert recorder.steps[1] in {"CancelledError", "GeneratorExit"}
+
+
+class TestAdmitting:
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_a_call_goes_on_once_it_is_admitted(self, stream: bool) -> None:
+        door = Door()
+        handler = grpc.unary_stream_rpc_method_handler(count) if stream else echo
+        async with serving(handler, door) as channel:
+            first = await answers(channel, stream=stream)
+            door.closed = True
+            with pytest.raises(aio.AioRpcError) as caught:
+                await answers(channel, stream=stream)
+
+        assert first == ([b"0", b"1", b"2"] if stream else [b""])
+        assert caught.value.code() is grpc.StatusCode.ABORTED
+        assert [(METHOD, stream)] * 2 == [(call.method, call.streaming) for call in door.calls]
+
+    async def test_handlers_that_come_anew_with_each_call_are_all_wrapped(self) -> None:
+        class Fresh(grpc.GenericRpcHandler):
+            def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+                name = handler_call_details.method.encode()
+
+                async def tell(request: bytes, context: Any) -> bytes:
+                    return name
+
+                return grpc.unary_unary_rpc_method_handler(tell)
+
+        door = Door()
+        server = aio.server(interceptors=[door])
+        server.add_generic_rpc_handlers((Fresh(),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            names = [f"/s/{number % 1100}" for number in range(1200)]
+            told = [await channel.unary_unary(name)(b"") for name in names]
+        await server.stop(None)
+
+        assert [name.encode() for name in names] == told
+        assert names == [call.method for call in door.calls]
