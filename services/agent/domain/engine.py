@@ -7,9 +7,11 @@
                     ├─ text ──────── Finish
                     └─ nothing ───── Ask once more, then Finish with an error
 
-Limits are checked before anything is spent. The step limit allows that many questions with tools
-and then one closing question without; so does the limit of tool calls. Nothing here is stored:
-`begin` derives it all from the transcript, which is the journal.
+Limits are checked before anything is spent, and each has a stop reason of its own. The step limit
+allows that many questions with tools and then one closing question without; so do the limits of
+tool calls and of what is stored, and a model that keeps repeating a call. Out of time or tokens,
+nothing is asked any more. Where a run ends without an answer, a notice says why. Nothing here is
+stored: `begin` derives it all from the transcript, which is the journal.
 """
 
 from collections.abc import Sequence
@@ -17,8 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
+from services.agent.domain.drafts import MAX_TOOL_CALLS, wire_size
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
+from services.agent.domain.notices import at_once_notice, limit_notice
+from services.agent.domain.repeats import Row
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.domain.steps import (
     Ask,
@@ -37,9 +42,17 @@ LEAST_ANSWER_TOKENS: Final = 16
 """With less than this left of a token limit, the model is not asked any more."""
 
 MOST_CALLS_AT_ONCE: Final = 64
-"""How many tool calls of one reply are taken; a model that asks for more lost its way."""
+"""How many tool calls of one reply are executed; a model that asks for more lost its way."""
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""How much a run may have stored, on the wire, and still ask for tools."""
 
 _EMPTY_REPLIES_BORNE = 1
+_REPEATED: Final = ToolResult(
+    "Error: not executed again, because you have just made this very call several times; its "
+    "results are above. Go on from them, call something else, or answer.",
+    error="repeated_call",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,9 @@ class Progress:
         calls: tool calls in the transcript.
         usage: tokens so far.
         call_ids: ids of those calls.
+        crowded: whether the last of them came too many at once.
+        row: those that the model keeps asking for.
+        stored: bytes of all messages but the user's.
         empty_replies: how many came since the last reply with something in it.
         closing: whether the closing question has been asked.
         owed_steps: questions that the journal does not know of yet.
@@ -63,6 +79,9 @@ class Progress:
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     call_ids: frozenset[ToolCallId] = frozenset()
+    crowded: bool = False
+    row: Row = field(default_factory=Row)
+    stored: int = 0
     empty_replies: int = 0
     closing: bool = False
     owed_steps: int = 0
@@ -71,14 +90,23 @@ class Progress:
     @property
     def limit_reached(self) -> StopReason | None:
         """The limit that leaves only the closing question, if one does."""
-        if self.calls > self.limits.tool_calls:
+        if self.crowded or self.calls > self.limits.tool_calls:
             return StopReason.MAX_TOOL_CALLS
+        if self.row.insisted:
+            return StopReason.REPEATED_CALL
+        if self.stored > MOST_BYTES:
+            return StopReason.MAX_OUTPUT
         return StopReason.MAX_STEPS if self.steps >= self.limits.steps else None
 
     def tokens_left(self, prompt_tokens: int) -> int | None:
         """How long the next reply may be; None where tokens are not limited."""
         limit = self.limits.max_tokens
         return None if limit is None else limit - self.usage.total - prompt_tokens
+
+    def affords(self, prompt_tokens: int) -> bool:
+        """Whether enough tokens are left for a question of this length and its answer."""
+        left = self.tokens_left(prompt_tokens)
+        return left is None or left >= LEAST_ANSWER_TOKENS
 
 
 def begin(
@@ -96,21 +124,23 @@ def begin(
         limits: bound it.
         unrepeatable: calls that were begun, have no result, and must not be begun again.
     """
-    calls = [call for message in turn for call in message.tool_calls]
-    progress = Progress(
-        limits=limits,
+    progress, planned = Progress(limits=limits, usage=run.usage), list[PlannedCall]()
+    for message in turn:
+        if message.tool_calls:
+            progress, taken = _taking(progress, message.tool_calls)
+            planned += taken
+    progress = replace(
+        progress,
         steps=max(run.step_count, sum(bool(message.tool_calls) for message in turn)),
-        calls=len(calls),
-        usage=run.usage,
-        call_ids=frozenset(call.id for call in calls),
+        stored=sum(wire_size(message) for message in turn if message.role is not Role.USER),
     )
     answered = {message.tool_call_id for message in turn if message.role is Role.TOOL}
-    planned = [
+    left = tuple(
         _unknown_outcome(each) if each.call.id in unrepeatable else each
-        for each in _planned(calls, limits)
+        for each in planned
         if each.call.id not in answered
-    ]
-    return (progress, RunTools(tuple(planned))) if planned else _ask(progress)
+    )
+    return (progress, RunTools(left)) if left else _ask(progress)
 
 
 def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
@@ -125,9 +155,9 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
             return _finish(
                 progress, Ending(RunState.ERROR, StopReason.MODEL_ERROR, error), reply=None
             )
-        case Executed(recorded):
-            owed = progress.owed_steps - recorded
-            return _ask(replace(progress, owed_steps=owed, owed_usage=Usage()))
+        case Executed(recorded, stored):
+            owed, stored = progress.owed_steps - recorded, progress.stored + stored
+            return _ask(replace(progress, owed_steps=owed, owed_usage=Usage(), stored=stored))
         case OutOf(reason):
             return _finish(progress, Ending(RunState.FINISHED, reason), reply=None)
         case _:
@@ -135,8 +165,7 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
 
 
 def _ask(progress: Progress) -> tuple[Progress, Next]:
-    left = progress.tokens_left(0)
-    if left is not None and left < LEAST_ANSWER_TOKENS:
+    if not progress.affords(0):
         return advance(progress, OutOf(StopReason.MAX_TOKENS))
     if progress.limit_reached:
         return replace(progress, closing=True), Ask(closing=True)
@@ -171,16 +200,40 @@ def _replied(progress: Progress, reply: ModelReply) -> tuple[Progress, Next]:
 
 
 def _called(progress: Progress, reply: ModelReply) -> tuple[Progress, Next]:
-    calls = _with_own_ids(reply.tool_calls[:MOST_CALLS_AT_ONCE], progress.call_ids)
-    planned = _planned(calls, progress.limits, before=progress.calls)
+    calls = _with_own_ids(reply.tool_calls[:MAX_TOOL_CALLS], progress.call_ids)
+    after, planned = _taking(replace(progress, empty_replies=0), calls)
+    recorded = replace(reply, tool_calls=calls)
+    return after, RunTools(tuple(planned), reply=recorded, usage=progress.owed_usage)
+
+
+def _taking(
+    progress: Progress, calls: Sequence[ToolCall]
+) -> tuple[Progress, Sequence[PlannedCall]]:
+    """The calls of one reply: which are executed, and what answers the others."""
+    row, repeated = progress.row.then(calls)
+    planned = []
+    for place, call in enumerate(calls, start=1):
+        answer: ToolResult | None = None
+        if place > MOST_CALLS_AT_ONCE:
+            answer = _not_executed(f"of {MOST_CALLS_AT_ONCE} tool calls at once")
+        elif progress.calls + place > progress.limits.tool_calls:
+            answer = _not_executed(f"of {progress.limits.tool_calls} tool calls")
+        elif call.id in repeated:
+            answer = _REPEATED
+        planned.append(PlannedCall(call, answer))
     after = replace(
         progress,
         calls=progress.calls + len(calls),
         call_ids=progress.call_ids | {call.id for call in calls},
-        empty_replies=0,
+        crowded=len(calls) > MOST_CALLS_AT_ONCE,
+        row=row,
     )
-    recorded = replace(reply, tool_calls=calls)
-    return after, RunTools(tuple(planned), reply=recorded, usage=progress.owed_usage)
+    return after, planned
+
+
+def _not_executed(limit: str) -> ToolResult:
+    text = f"Error: not executed, because the limit {limit} is reached."
+    return ToolResult(text, error="tool_call_limit")
 
 
 def _closed(progress: Progress, reply: ModelReply | None) -> tuple[Progress, Next]:
@@ -191,20 +244,17 @@ def _closed(progress: Progress, reply: ModelReply | None) -> tuple[Progress, Nex
 def _finish(
     progress: Progress, ending: Ending, *, reply: ModelReply | None
 ) -> tuple[Progress, Next]:
-    finish = Finish(ending, reply, usage=progress.owed_usage, steps=progress.owed_steps)
+    notice = "" if reply is not None else _notice(progress, ending)
+    finish = Finish(ending, reply, notice, usage=progress.owed_usage, steps=progress.owed_steps)
     return progress, finish
 
 
-def _planned(calls: Sequence[ToolCall], limits: RunLimits, *, before: int = 0) -> list[PlannedCall]:
-    return [
-        PlannedCall(call) if number <= limits.tool_calls else _over_limit(call, limits)
-        for number, call in enumerate(calls, start=before + 1)
-    ]
-
-
-def _over_limit(call: ToolCall, limits: RunLimits) -> PlannedCall:
-    text = f"Error: not executed, because the limit of {limits.tool_calls} tool calls is reached."
-    return PlannedCall(call, ToolResult(text, error="tool_call_limit"))
+def _notice(progress: Progress, ending: Ending) -> str:
+    if ending.error is not None:
+        return ending.error.message
+    if ending.stop_reason is StopReason.MAX_TOOL_CALLS and progress.crowded:
+        return at_once_notice(MOST_CALLS_AT_ONCE)
+    return limit_notice(ending.stop_reason, progress.limits)
 
 
 def _unknown_outcome(planned: PlannedCall) -> PlannedCall:

@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from services.agent.domain import engine, replies
 from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolContext, ToolResult
 from services.agent.domain.citations import first_label
+from services.agent.domain.drafts import wire_size
 from services.agent.domain.endings import notice
 from services.agent.domain.errors import (
     EmptyAnswerError,
@@ -23,7 +24,6 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.messages import Draft, ToolCall
 from services.agent.domain.models import ToolCallId
-from services.agent.domain.notices import limit_notice
 from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.request import prepare
@@ -118,9 +118,9 @@ class _Turn:
 
     async def _ask(self, progress: engine.Progress, *, closing: bool) -> Event:
         prepared = prepare(self._plan, self._context, self._messages, closing=closing)
-        left = progress.tokens_left(prepared.tokens)
-        if left is not None and left < engine.LEAST_ANSWER_TOKENS:
+        if not progress.affords(prepared.tokens):
             return OutOf(StopReason.MAX_TOKENS)
+        left = progress.tokens_left(prepared.tokens)
         await self._journal.set_state(RunState.THINKING, offered=self._offered)
         self._offered = None
         try:
@@ -137,7 +137,7 @@ class _Turn:
         return Replied(reply, prepared.usage(reply))
 
     async def _run_tools(self, step: RunTools) -> Event:
-        calls = step.calls
+        calls, before = step.calls, len(self._messages)
         if step.reply is not None:
             draft = replies.asking(step.reply, model=self._plan.offered.model)
             message = await self._journal.append_assistant(draft, usage=step.usage)
@@ -146,7 +146,8 @@ class _Turn:
         await self._journal.set_state(RunState.EXECUTING)
         await self._announce(calls)
         await self._answer(calls)
-        return Executed(recorded=step.reply is not None)
+        stored = sum(wire_size(message) for message in self._messages[before:])
+        return Executed(recorded=step.reply is not None, stored=stored)
 
     async def _announce(self, calls: Sequence[PlannedCall]) -> None:
         """Note which calls must not be begun a second time."""
@@ -206,17 +207,13 @@ class _Turn:
         )
 
     def _last_words(self, step: Finish) -> Draft:
-        ending = step.ending
-        if step.reply is not None:
-            return replies.answer(
-                step.reply,
-                model=self._plan.offered.model,
-                retrieved=[each for message in self._messages for each in message.citations],
-            )
-        if ending.error is not None:
-            return notice(ending.error.message)
-        text = limit_notice(ending.stop_reason, self._limits)
-        return replies.instead_of_answer(text, ending.stop_reason)
+        if step.reply is None:
+            return replies.instead_of_answer(step.notice, step.ending)
+        return replies.answer(
+            step.reply,
+            model=self._plan.offered.model,
+            retrieved=[each for message in self._messages for each in message.citations],
+        )
 
     def _unrepeatable(self) -> frozenset[ToolCallId]:
         """Calls that an earlier worker began and that must not be begun again."""

@@ -44,5 +44,14 @@ def limit_notice(reason: StopReason, limits: RunLimits) -> str:
             assert_never(reason)
 
 
+def at_once_notice(most: int) -> str:
+    """The words that stand where the answer would after too many tool calls in one reply.
+
+    Args:
+        most: how many of one reply are executed.
+    """
+    return f"I asked for more than {_times(most, 'tool call')} at once, so I was stopped."
+
+
 def _times(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

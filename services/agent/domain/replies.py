@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from services.agent.domain.chat import ModelReply, ToolResult
+from services.agent.domain.chat import Ending, ModelReply, ToolResult
 from services.agent.domain.citations import answer_citations
+from services.agent.domain.endings import notice
 from services.agent.domain.messages import Citation, Draft, Role, ToolCall
-from services.agent.domain.run_models import StopReason
+from services.agent.domain.run_models import RunState
 from services.common.text import Json
 
 _NO_OUTPUT = "(no output)"
@@ -49,9 +50,11 @@ def answer(reply: ModelReply, *, model: str, retrieved: Iterable[Citation]) -> D
     return Draft(Role.ASSISTANT, reply.text, citations=citations, metadata=metadata)
 
 
-def instead_of_answer(text: str, reason: StopReason) -> Draft:
+def instead_of_answer(text: str, ending: Ending) -> Draft:
     """The words that stand where the answer would, written by ChatMind and marked as such."""
-    return Draft(Role.ASSISTANT, text, metadata={"notice": reason.value})
+    if ending.state is RunState.ERROR:
+        return notice(text)
+    return Draft(Role.ASSISTANT, text, metadata={"notice": ending.stop_reason.value})
 
 
 def _metadata(reply: ModelReply, model: str) -> dict[str, Json]:

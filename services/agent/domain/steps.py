@@ -25,9 +25,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Every call of the last reply is answered, and that reply is recorded if it was not yet."""
+    """Every call of the last reply is answered.
+
+    Attributes:
+        recorded: whether the reply was recorded with this step.
+        stored: bytes of all that was recorded with it.
+    """
 
     recorded: bool
+    stored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +82,15 @@ class Finish:
 
     Attributes:
         ending: how.
-        reply: the answer; None where only a notice can be shown.
+        reply: the answer; None where there is none.
+        notice: says to a person why there is none.
         usage: tokens to record with it.
         steps: questions to record with it.
     """
 
     ending: Ending
     reply: ModelReply | None = None
+    notice: str = ""
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply
+from services.agent.domain.drafts import MAX_TOOL_CALLS
 from services.agent.domain.engine import (
     LEAST_ANSWER_TOKENS,
+    MOST_BYTES,
     MOST_CALLS_AT_ONCE,
     Progress,
     advance,
@@ -85,6 +87,15 @@ class TestAdvance:
             ),
             pytest.param(
                 {"calls": 101}, Executed(recorded=True), Ask(closing=True), id="call limit"
+            ),
+            pytest.param(
+                {"stored": MOST_BYTES - 5}, Executed(recorded=True, stored=5), Ask(), id="stored"
+            ),
+            pytest.param(
+                {"stored": MOST_BYTES - 5},
+                Executed(recorded=True, stored=6),
+                Ask(closing=True),
+                id="output limit",
             ),
             pytest.param({"calls": 100}, Executed(recorded=True), Ask(), id="calls used up"),
             pytest.param(
@@ -164,12 +175,14 @@ class TestAdvance:
         assert step.calls[1].answer is not None
         assert step.calls[1].answer.error == "tool_call_limit"
 
-    def test_a_reply_that_lost_its_way_is_cut_to_what_is_sensible(self) -> None:
-        _, step = advance(progress(), replied(calls(*(call(f"c{n}") for n in range(500)))))
+    def test_of_a_reply_that_lost_its_way_so_many_calls_are_executed(self) -> None:
+        after, step = advance(progress(), replied(calls(*(call(f"c{n}") for n in range(500)))))
 
         assert isinstance(step, RunTools)
         assert step.reply is not None
-        assert len(step.calls) == len(step.reply.tool_calls) == MOST_CALLS_AT_ONCE
+        assert len(step.calls) == len(step.reply.tool_calls) == MAX_TOOL_CALLS
+        assert all(each.answer is not None for each in step.calls[MOST_CALLS_AT_ONCE:])
+        assert after.limit_reached is StopReason.MAX_TOOL_CALLS
 
     @pytest.mark.parametrize(
         ("taken", "given", "own"),
@@ -201,6 +214,46 @@ class TestAdvance:
         _, end = advance(after, replied(says("a")))
         assert isinstance(end, Finish)
         assert (end.usage, end.steps) == (COST, 2)
+
+    def test_the_same_call_once_more_after_the_notice_leaves_only_the_closing_question(
+        self,
+    ) -> None:
+        after, answers = progress(), []
+        for number in range(5):
+            after, step = advance(after, replied(calls(call(f"c{number}"))))
+            assert isinstance(step, RunTools)
+            answers += [each.answer and each.answer.error for each in step.calls]
+            after, step = advance(after, Executed(recorded=True))
+
+        assert answers == [None, None, None, "repeated_call", "repeated_call"]
+        assert step == Ask(closing=True)
+        _, end = advance(after, replied(says("As far as I know.")))
+        assert isinstance(end, Finish)
+        assert end.ending == ending(FINISHED, StopReason.REPEATED_CALL)
+
+    def test_an_empty_reply_between_does_not_end_the_row(self) -> None:
+        after = progress()
+        for number in range(3):
+            after, _ = advance(after, replied(calls(call(f"c{number}"))))
+            after, _ = advance(after, Executed(recorded=True))
+            after, _ = advance(after, replied(says("")))
+
+        _, step = advance(after, replied(calls(call("c3"))))
+
+        assert isinstance(step, RunTools)
+        assert step.calls[0].answer is not None
+
+    def test_an_end_without_an_answer_has_a_notice(self) -> None:
+        _, step = advance(progress(), Failed(ERROR))
+        _, limited = advance(progress(steps=20, closing=True), replied(says("")))
+        _, crowded = advance(progress(crowded=True, closing=True), Failed(ERROR))
+
+        assert isinstance(step, Finish)
+        assert isinstance(limited, Finish)
+        assert isinstance(crowded, Finish)
+        assert step.notice == "down"
+        assert "limit of 20 steps" in limited.notice
+        assert "64 tool calls at once" in crowded.notice
 
     def test_an_empty_reply_is_forgiven_once_per_step(self) -> None:
         after, _ = advance(progress(), replied(says("")))
@@ -255,6 +308,34 @@ class TestBegin:
         assert isinstance(step, RunTools)
         assert [each.call.id for each in step.calls] == ["b", "c"]
         assert [each.answer is None for each in step.calls] == [True, False]
+
+    def test_the_limit_of_calls_at_once_holds_over_a_crash(self) -> None:
+        ids = [f"c{number}" for number in range(65)]
+
+        _, step = begun([QUESTION, asks(*ids), *map(result, ids)])
+
+        assert step == Ask(closing=True)
+
+    def test_a_row_of_equal_calls_goes_on_over_a_crash(self) -> None:
+        rounds = [
+            each for number in range(4) for each in (asks(f"c{number}"), result(f"c{number}"))
+        ]
+
+        _, third = begun([QUESTION, *rounds[:6]])
+        _, unanswered = begun([QUESTION, *rounds[:7]])
+        _, noticed = begun([QUESTION, *rounds])
+        _, insisted = begun([QUESTION, *rounds, asks("c4"), result("c4")])
+
+        assert (third, noticed, insisted) == (Ask(), Ask(), Ask(closing=True))
+        assert isinstance(unanswered, RunTools)
+        assert unanswered.calls[0].answer is not None
+        assert unanswered.calls[0].answer.error == "repeated_call"
+
+    def test_what_is_stored_counts_over_a_crash(self) -> None:
+        large = Draft(Role.TOOL, "x" * MOST_BYTES, tool_call_id=ToolCallId("a"))
+
+        assert begun([QUESTION, asks("a"), large])[1] == Ask(closing=True)
+        assert begun([replace(QUESTION, text=large.text), asks("a"), result("a")])[1] == Ask()
 
     def test_a_call_that_must_not_be_repeated_is_told_unknown(self) -> None:
         run = Scene(ScriptedModel()).context().run

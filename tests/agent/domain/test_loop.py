@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
+from services.agent.domain.chat import FinishReason, ModelReply, ModelRequest, ToolResult
 from services.agent.domain.errors import (
     EmptyAnswerError,
     FencedError,
@@ -42,6 +43,11 @@ from tests.agent.turns import (
 
 def limited(**limits: Any) -> AgentSettings:
     return AgentSettings("Helper", limits=RunLimits(**limits))
+
+
+def searching() -> PlainTool:
+    integer = {"type": "integer"}
+    return PlainTool(properties={"query": {"type": "string"}, "top_k": integer, "offset": integer})
 
 
 def with_base(**more: Any) -> AgentSettings:
@@ -213,6 +219,95 @@ class TestCase21:
         assert_every_call_answered_once(scene.journal)
 
 
+class TestCase27:
+    def repeating(self) -> Scene[ScriptedModel]:
+        texts = case("27-same-call-repeated", "script.json")["repeat_for_ever"]
+
+        async def again(request: ModelRequest) -> ModelReply:
+            asked = sum(bool(message.tool_calls) for message in request.messages)
+            return calls(call(f"c{asked}", arguments=texts[asked % len(texts)]))
+
+        settings_ = AgentSettings("Helper", window=Window(max_messages=100))
+        return Scene(ScriptedModel(*[again] * 30), [searching()], settings=settings_)
+
+    async def test_a_call_that_is_repeated_for_ever_ends_with_a_visible_message(self) -> None:
+        expected = case("27-same-call-repeated", "expected.json")["script.json"]
+        scene = self.repeating()
+
+        ending = await scene.work()
+
+        [tool] = plain_tools(scene)
+        assert len(tool.ran) <= expected["tool_runs_at_most"]
+        assert len(scene.model.requests) <= expected["model_calls_at_most"]
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.REPEATED_CALL)
+        assert scene.journal.last.role is Role.ASSISTANT
+        assert "the same tool call" in scene.journal.last.text
+        assert "not executed again" in scene.journal.texts[8]
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_the_closing_question_may_still_be_answered(self) -> None:
+        same = [calls(call(f"c{number}")) for number in range(5)]
+        scene = Scene(ScriptedModel(*same, says("As far as I know.")), [PlainTool()])
+
+        ending = await scene.work()
+
+        assert scene.model.requests[5].tools == ()
+        assert ending.stop_reason is StopReason.REPEATED_CALL
+        assert scene.journal.last.text == "As far as I know."
+
+    @pytest.mark.parametrize("cut", range(1, 25))
+    async def test_it_counts_over_a_crash(self, cut: int) -> None:
+        expected = case("27-same-call-repeated", "expected.json")["script.json"]
+        scene = self.repeating()
+        scene.journal.dies_at = cut
+        with suppress(WorkerLostError):
+            await scene.work()
+        scene.journal.dies_at = 0
+        if not scene.journal.endings:
+            await scene.work()
+
+        [ending], [tool] = scene.journal.endings, plain_tools(scene)
+        assert ending.stop_reason is StopReason.REPEATED_CALL
+        assert len(set(tool.keys)) <= expected["tool_runs_at_most"]
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_other_arguments_are_other_calls(self) -> None:
+        expected = case("27-same-call-repeated", "expected.json")["script-paging.json"]
+        pages = case("27-same-call-repeated", "script-paging.json")["calls_then_answer"]
+        script = [calls(call(f"c{n}", arguments=page)) for n, page in enumerate(pages)]
+        tool = searching()
+        scene = Scene(ScriptedModel(*script, says("Done.")), [tool])
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == expected["tool_runs"]
+        assert expected["run_status"] == "completed"
+        assert ending.stop_reason is StopReason.END_TURN
+
+    async def test_an_equal_call_after_other_work_is_no_repetition(self) -> None:
+        one, other = '{"what": "a"}', '{"what": "b"}'
+        script = [
+            calls(call(f"c{number}", arguments=(one, one, one, other)[number % 4]))
+            for number in range(12)
+        ]
+        tool = PlainTool()
+        scene = Scene(ScriptedModel(*script, says("Done.")), [tool])
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == 12
+        assert ending.stop_reason is StopReason.END_TURN
+
+    async def test_calls_that_cannot_be_executed_count_too(self) -> None:
+        model = ScriptedModel(
+            *(calls(call(f"c{number}", "gone", "{broken")) for number in range(5)), says("Well.")
+        )
+
+        ending = await Scene(model, [PlainTool()]).work()
+
+        assert ending.stop_reason is StopReason.REPEATED_CALL
+
+
 class TestCase28:
     @pytest.mark.parametrize(
         ("limit", "name"), [(5, "limit 5, tool every time"), (1, "limit 1, tool every time")]
@@ -268,7 +363,7 @@ class TestCase28:
     async def test_an_answer_on_the_last_step_is_an_end_by_itself(self) -> None:
         expected = case("28-max-steps-silent", "expected.json")["limit 5, answer on the fifth"]
         tool = PlainTool()
-        script = [calls(call(f"c{number}")) for number in range(4)]
+        script = [calls(call(f"c{n}", arguments=f'{{"what": "{n}"}}')) for n in range(4)]
         scene = Scene(ScriptedModel(*script, says("Done.")), [tool], settings=limited(max_steps=5))
 
         ending = await scene.work()
@@ -276,6 +371,69 @@ class TestCase28:
         assert len(tool.ran) == expected["tool_rounds"]
         assert len(scene.model.requests) in expected["model_calls"]
         assert ending.stop_reason is StopReason.END_TURN
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("limits", "asked", "reason", "words"),
+        [
+            pytest.param({"max_steps": 3}, 1, StopReason.MAX_STEPS, "3 steps", id="steps"),
+            pytest.param(
+                {"max_tool_calls": 3}, 1, StopReason.MAX_TOOL_CALLS, "3 tool calls", id="calls"
+            ),
+            pytest.param({}, 65, StopReason.MAX_TOOL_CALLS, "64 tool calls at once", id="at once"),
+            pytest.param({"max_tokens": 900}, 1, StopReason.MAX_TOKENS, "900 tokens", id="tokens"),
+            pytest.param(
+                {"max_duration": timedelta(seconds=3)},
+                1,
+                StopReason.MAX_DURATION,
+                "time limit of 3 seconds",
+                id="time",
+            ),
+            pytest.param({"max_steps": 50}, 8, StopReason.MAX_OUTPUT, "may store", id="output"),
+        ],
+    )
+    async def test_each_ends_an_endless_tool_loop_in_its_own_words(
+        self, limits: Mapping[str, Any], asked: int, reason: StopReason, words: str
+    ) -> None:
+        """T-D14: a model that never stops asking for tools, each time with other arguments."""
+
+        async def slow(arguments: Mapping[str, Json]) -> None:
+            scene.pass_time(timedelta(seconds=1))
+
+        def ask(number: int) -> ModelReply:
+            wanted = [
+                call(f"c{number}-{place}", arguments=f'{{"what": "{number}-{place}"}}')
+                for place in range(asked)
+            ]
+            return calls(*wanted, usage=Usage(200, 50))
+
+        size = 1_100_000 if reason is StopReason.MAX_OUTPUT else 1
+        tool = PlainTool(hook=slow, gives=lambda arguments: ToolResult("x" * size))
+        scene = Scene(ScriptedModel(otherwise=ask), [tool], settings=limited(**limits))
+        scene.bounds = ToolBounds(result_chars=2_000_000)
+
+        ending = await scene.work()
+
+        assert (ending.state, ending.stop_reason) == (RunState.FINISHED, reason)
+        assert scene.journal.last.role is Role.ASSISTANT
+        assert words in scene.journal.last.text
+        assert scene.journal.last.metadata["notice"] == reason.value
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_of_too_many_calls_at_once_some_are_executed_and_all_answered(self) -> None:
+        wanted = [call(f"c{n}", arguments=f'{{"what": "{n}"}}') for n in range(100)]
+        tool = PlainTool()
+        scene = Scene(ScriptedModel(calls(*wanted), says("That is all.")), [tool])
+
+        ending = await scene.work()
+
+        assert len(tool.ran) == 64
+        assert "limit of 64 tool calls at once" in scene.journal.texts[66]
+        assert scene.model.requests[1].tools == ()
+        assert ending.stop_reason is StopReason.MAX_TOOL_CALLS
+        assert scene.journal.last.text == "That is all."
+        assert_every_call_answered_once(scene.journal)
 
 
 class TestOtherLimits:

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from services.agent.domain.models import RunLimits
-from services.agent.domain.notices import limit_notice
+from services.agent.domain.notices import at_once_notice, limit_notice
 from services.agent.domain.run_models import StopReason
 
 
@@ -32,3 +32,8 @@ class TestLimitNotice:
     @pytest.mark.parametrize("reason", list(StopReason))
     def test_there_is_a_sentence_for_every_reason(self, reason: StopReason) -> None:
         assert limit_notice(reason, RunLimits()).endswith(".")
+
+
+class TestAtOnceNotice:
+    def test_it_names_the_limit(self) -> None:
+        assert "more than 64 tool calls at once" in at_once_notice(64)

@@ -1,7 +1,7 @@
-from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
+from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
 from services.agent.domain.messages import Role
 from services.agent.domain.replies import answer, asking, instead_of_answer, result
-from services.agent.domain.run_models import StopReason, Usage
+from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
 from tests.agent.turns import Shelf, call, calls
 
 FOUND = [passage.citation for passage in Shelf().add("b1", "Handbook", "one", "two").passages]
@@ -65,7 +65,14 @@ class TestAnswer:
 
 class TestInsteadOfAnswer:
     def test_it_is_marked_as_a_notice(self) -> None:
-        draft = instead_of_answer("Stopped.", StopReason.MAX_STEPS)
+        draft = instead_of_answer("Stopped.", Ending(RunState.FINISHED, StopReason.MAX_STEPS))
 
         assert (draft.role, draft.text) == (Role.ASSISTANT, "Stopped.")
         assert draft.metadata == {"notice": "max_steps"}
+
+    def test_of_an_error_chatmind_itself_speaks(self) -> None:
+        error = RunError("MODEL_UNAVAILABLE", "down")
+
+        draft = instead_of_answer("Down.", Ending(RunState.ERROR, StopReason.MODEL_ERROR, error))
+
+        assert (draft.role, draft.text) == (Role.SYSTEM, "Down.")
