@@ -47,6 +47,7 @@ from services.knowledge.store.postgres.queue import PostgresIngestQueue
 from services.knowledge.store.postgres.tables import ChunkTables
 from services.knowledge.store.postgres.vectors import register_vectors
 from tests.conftest import PostgresServer
+from tests.pgbouncer import PgBouncer
 
 ALICE = Identity("acme", "alice")
 BOB = Identity("acme", "bob")
@@ -125,9 +126,9 @@ def memory_stores() -> Stores:
 
 
 @asynccontextmanager
-async def postgres_stores(dsn: str) -> AsyncIterator[Stores]:
+async def postgres_stores(dsn: str, *, pooled: bool = False) -> AsyncIterator[Stores]:
     """The stores over a migrated database."""
-    async with open_knowledge_pool(dsn) as pool:
+    async with open_knowledge_pool(dsn, pooled=pooled) as pool:
         tables = ChunkTables()
         yield Stores(
             PostgresBases(pool, tables),
@@ -138,10 +139,14 @@ async def postgres_stores(dsn: str) -> AsyncIterator[Stores]:
 
 
 @asynccontextmanager
-async def open_knowledge_pool(dsn: str) -> AsyncIterator[Pool]:
+async def open_knowledge_pool(dsn: str, *, pooled: bool = False) -> AsyncIterator[Pool]:
     """A pool as the service opens it."""
     async with open_pool(
-        dsn, schema="knowledge", application_name="test", on_connect=register_vectors
+        dsn,
+        schema="knowledge",
+        application_name="test",
+        pooled=pooled,
+        on_connect=register_vectors,
     ) as pool:
         yield pool
 
@@ -240,23 +245,27 @@ def knowledge_database(postgres_server: PostgresServer) -> Iterator[str]:
         runner.run(lent.__aexit__(None, None, None))
 
 
-@pytest.fixture(params=["memory", "postgres"])
-def dsn(request: pytest.FixtureRequest) -> str | None:
-    """Where the stores are; None for those in memory."""
+@pytest.fixture(params=["memory", "postgres", "pooled"])
+def addresses(request: pytest.FixtureRequest) -> tuple[str, str] | None:
+    """Where the stores' database is, and how they reach it; None for those in memory."""
     if request.param == "memory":
         return None
     found: str = request.getfixturevalue("knowledge_database")
-    return found
+    if request.param == "postgres":
+        return found, found
+    pooler: PgBouncer = request.getfixturevalue("pooler")
+    return found, pooler.dsn(found)
 
 
 @pytest.fixture
-async def stores(dsn: str | None) -> AsyncIterator[Stores]:
-    """Empty stores of either kind."""
-    if dsn is None:
+async def stores(addresses: tuple[str, str] | None) -> AsyncIterator[Stores]:
+    """Empty stores of each kind."""
+    if addresses is None:
         yield memory_stores()
         return
-    await emptied(dsn)
-    async with postgres_stores(dsn) as made:
+    direct, dsn = addresses
+    await emptied(direct)
+    async with postgres_stores(dsn, pooled=dsn != direct) as made:
         yield made
 
 

@@ -16,12 +16,12 @@ from tests.contracts.knowledge_stores import (
     Stores,
     a_base,
     a_request,
-    dsn,
+    addresses,
     knowledge_database,
     stores,
 )
 
-__all__ = ["dsn", "knowledge_database", "stores"]
+__all__ = ["addresses", "knowledge_database", "stores"]
 
 SHARED = Visibility.TENANT
 

@@ -22,12 +22,12 @@ from tests.contracts.knowledge_stores import (
     SPACE,
     STRANGER,
     Stores,
-    dsn,
+    addresses,
     knowledge_database,
     stores,
 )
 
-__all__ = ["dsn", "knowledge_database", "stores"]
+__all__ = ["addresses", "knowledge_database", "stores"]
 
 QUERY = vector((1, 0, 0))
 FAN = {"far": (0.0, 1.0, 0.0), "near": (1.0, 0.1, 0.0), "middle": (1.0, 1.0, 0.0)}

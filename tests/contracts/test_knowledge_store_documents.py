@@ -27,14 +27,14 @@ from tests.contracts.knowledge_stores import (
     Stores,
     a_request,
     a_result,
+    addresses,
     an_upload,
-    dsn,
     fresh_ids,
     knowledge_database,
     stores,
 )
 
-__all__ = ["dsn", "knowledge_database", "stores"]
+__all__ = ["addresses", "knowledge_database", "stores"]
 
 SHARED = Visibility.TENANT
 ERROR = DocumentError("INGESTION_FAILED", "It would not.")

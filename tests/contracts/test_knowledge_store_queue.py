@@ -19,14 +19,14 @@ from tests.contracts.knowledge_stores import (
     SPACE,
     Stores,
     a_result,
+    addresses,
     an_upload,
-    dsn,
     fresh_ids,
     knowledge_database,
     stores,
 )
 
-__all__ = ["dsn", "knowledge_database", "stores"]
+__all__ = ["addresses", "knowledge_database", "stores"]
 
 ERROR = DocumentError(
     "CHUNK_NOT_EMBEDDED",
