@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from services.agent.clients.openai_values import arguments, mapping, sequence, text
 from services.common.text import Json
 
 _FIRST_WORDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -35,7 +36,7 @@ def completion_of(body: bytes) -> object:
         if data == _DONE:
             ended = True
             break
-        chunk = _mapping(json.loads(data))
+        chunk = mapping(json.loads(data))
         if chunk is None:
             raise ValueError("an event holds no object")
         if chunk.get("error"):
@@ -46,10 +47,10 @@ def completion_of(body: bytes) -> object:
     return merged.completion()
 
 
-def _events(text: str) -> Iterator[str]:
+def _events(body: str) -> Iterator[str]:
     """The data of each event; comments and other fields are passed over."""
     data: list[str] = []
-    for line in (*_LINE_END.split(text), ""):
+    for line in (*_LINE_END.split(body), ""):
         name, _, value = line.partition(":")
         if name == "data":
             data.append(value.removeprefix(" "))
@@ -69,28 +70,26 @@ class _Merged:
     usage: Json = None
 
     def add(self, chunk: Mapping[str, object]) -> None:
-        self.usage = _mapping(chunk.get("usage")) or self.usage
-        self.model = self.model or _text(chunk.get("model"))
-        choices = chunk.get("choices")
-        for choice in map(_mapping, choices if isinstance(choices, list) else ()):
+        self.usage = mapping(chunk.get("usage")) or self.usage
+        self.model = self.model or text(chunk.get("model"))
+        for choice in map(mapping, sequence(chunk.get("choices"))):
             if choice and choice.get("index", 0) == 0:
-                self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
-                self._add_delta(_mapping(choice.get("delta")) or {})
+                self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
+                self._add_delta(mapping(choice.get("delta")) or {})
 
     def _add_delta(self, delta: Mapping[str, Json]) -> None:
         for name in _TEXTS:
-            self.texts[name] = self.texts.get(name, "") + _text(delta.get(name))
-        fragments = delta.get("tool_calls")
-        for fragment in map(_mapping, fragments if isinstance(fragments, list) else ()):
+            self.texts[name] = self.texts.get(name, "") + text(delta.get(name))
+        for fragment in map(mapping, sequence(delta.get("tool_calls"))):
             if fragment:
                 self._add_call(fragment)
 
     def _add_call(self, fragment: Mapping[str, Json]) -> None:
-        function = _mapping(fragment.get("function")) or {}
+        function = mapping(fragment.get("function")) or {}
         call = self.calls.setdefault(self._index(fragment), {"id": "", "name": "", "arguments": ""})
-        call["id"] = call["id"] or _text(fragment.get("id"))
-        call["name"] = call["name"] or _text(function.get("name"))
-        call["arguments"] += _text(function.get("arguments"))
+        call["id"] = call["id"] or text(fragment.get("id"))
+        call["name"] = call["name"] or text(function.get("name"))
+        call["arguments"] += arguments(function.get("arguments"))
 
     def _index(self, fragment: Mapping[str, Json]) -> int:
         """The fragment's call; where no index is given, an id begins a new one."""
@@ -101,7 +100,7 @@ class _Merged:
         return newest + 1 if fragment.get("id") or newest < 0 else newest
 
     def completion(self) -> Mapping[str, Json]:
-        message: dict[str, Json] = {name: text or None for name, text in self.texts.items()}
+        message: dict[str, Json] = {name: said or None for name, said in self.texts.items()}
         message["tool_calls"] = [
             {
                 "id": call["id"],
@@ -112,11 +111,3 @@ class _Merged:
         ]
         choice: Json = {"message": message, "finish_reason": self.finish_reason}
         return {"model": self.model, "choices": [choice], "usage": self.usage}
-
-
-def _mapping(value: object) -> Mapping[str, Json] | None:
-    return value if isinstance(value, dict) else None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

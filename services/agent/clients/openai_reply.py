@@ -2,10 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from services.agent.clients.openai_events import completion_of, is_stream
+from services.agent.clients.openai_values import arguments, mapping, sequence, text
 from services.agent.domain.chat import FinishReason, ModelReply
 from services.agent.domain.errors import EmptyAnswerError
 from services.agent.domain.messages import ToolCall
@@ -21,6 +23,8 @@ _FINISH_REASONS: Final[Mapping[object, FinishReason]] = {
     "length": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
 }
+_CUT: Final = {FinishReason.LENGTH, FinishReason.CONTENT_FILTER}
+_CUT_ARGUMENTS: Final = "{"
 _THOUGHTS = re.compile(r"\A\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
 
 
@@ -50,26 +54,27 @@ def read_reply(body: bytes) -> ModelReply:
         ReportedError: the body is an error, though the status said all is well.
         EmptyAnswerError: the body holds no message.
     """
-    completion = _mapping(_parsed(body))
+    completion = mapping(_parsed(body))
     if completion is None:
         raise UnreadableReplyError
-    choices = _sequence(completion.get("choices"))
+    choices = sequence(completion.get("choices"))
     if not choices and completion.get("error"):
         error = completion["error"]
-        raise ReportedError(_status(_mapping(error) or {}), error)
-    choice = _mapping(choices[0]) if choices else None
-    message = _mapping(choice.get("message")) if choice else None
+        raise ReportedError(_status(mapping(error) or {}), error)
+    choice = mapping(choices[0]) if choices else None
+    message = mapping(choice.get("message")) if choice else None
     if choice is None or message is None:
         raise EmptyAnswerError("The model's reply holds no message.")
-    thoughts, text = _without_thoughts(_text(message.get("content")))
-    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    thoughts, said = _without_thoughts(_clean(message.get("content")))
+    reasoning = _clean(message.get("reasoning_content")) or _clean(message.get("reasoning"))
+    finish_reason = _finish_reason(choice.get("finish_reason"))
     return ModelReply(
-        text=text or _text(message.get("refusal")),
-        tool_calls=tuple(_calls(message.get("tool_calls"))),
-        finish_reason=_finish_reason(choice.get("finish_reason")),
+        text=said or _clean(message.get("refusal")),
+        tool_calls=_calls(message.get("tool_calls"), cut=finish_reason in _CUT),
+        finish_reason=finish_reason,
         usage=_usage(completion.get("usage")),
         reasoning=reasoning or thoughts,
-        model=_text(completion.get("model")),
+        model=_clean(completion.get("model")),
     )
 
 
@@ -80,43 +85,37 @@ def _parsed(body: bytes) -> object:
         raise UnreadableReplyError from error
 
 
-def _without_thoughts(text: str) -> tuple[str, str]:
+def _without_thoughts(said: str) -> tuple[str, str]:
     """Thoughts that a local model wrote before its answer, and the answer."""
-    thoughts = _THOUGHTS.match(text)
-    return (thoughts[1].strip(), text[thoughts.end() :]) if thoughts else ("", text)
+    thoughts = _THOUGHTS.match(said)
+    return (thoughts[1].strip(), said[thoughts.end() :]) if thoughts else ("", said)
 
 
-def _calls(value: object) -> list[ToolCall]:
-    calls = [_mapping(each) for each in _sequence(value)]
-    return [_call(each) for each in calls if each is not None]
+def _calls(value: object, *, cut: bool) -> tuple[ToolCall, ...]:
+    """The tool calls; of a reply that was cut short, the last can never be taken for whole."""
+    given = (mapping(each) for each in sequence(value))
+    calls = [_call(each) for each in given if each is not None]
+    if cut and calls and not calls[-1].arguments_json.strip():
+        # No arguments at all would count as an empty object.
+        calls[-1] = replace(calls[-1], arguments_json=_CUT_ARGUMENTS)
+    return tuple(calls)
 
 
 def _call(call: Mapping[str, object]) -> ToolCall:
-    function = _mapping(call.get("function")) or {}
+    function = mapping(call.get("function")) or {}
     return ToolCall(
-        id=ToolCallId(_text(call.get("id"))[:_MOST_ID_CHARS]),
-        name=_text(function.get("name")),
-        arguments_json=_arguments(function.get("arguments")),
+        id=ToolCallId(_clean(call.get("id"))[:_MOST_ID_CHARS]),
+        name=_clean(function.get("name")),
+        arguments_json=clean(arguments(function.get("arguments"))),
     )
 
 
-def _arguments(value: object) -> str:
-    """Arguments as text; some servers send them as the object they stand for."""
-    if value is None or isinstance(value, str):
-        return clean(value or "")
-    return clean(json.dumps(value, ensure_ascii=False))
-
-
-def _text(value: object) -> str:
-    """A text, or the texts of its parts."""
-    if isinstance(value, str):
-        return clean(value)
-    parts = [_mapping(part) for part in _sequence(value)]
-    return "".join(clean(str(part["text"])) for part in parts if part and part.get("text"))
+def _clean(value: object) -> str:
+    return clean(text(value))
 
 
 def _usage(value: object) -> Usage | None:
-    usage = _mapping(value)
+    usage = mapping(value)
     if usage is None:
         return None
     return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
@@ -133,11 +132,3 @@ def _finish_reason(value: object) -> FinishReason:
 def _status(error: Mapping[str, object]) -> int:
     code = error.get("code")
     return code if isinstance(code, int) and 400 <= code < 600 else 500
-
-
-def _mapping(value: object) -> Mapping[str, object] | None:
-    return value if isinstance(value, dict) else None
-
-
-def _sequence(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()

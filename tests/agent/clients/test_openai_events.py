@@ -21,7 +21,7 @@ def delta(finish_reason: str | None = None, index: int = 0, **fields: Any) -> di
     return {"choices": [choice]}
 
 
-def fragment(arguments: str, **more: Any) -> dict[str, Any]:
+def fragment(arguments: Any, **more: Any) -> dict[str, Any]:
     return delta(tool_calls=[{"function": {"arguments": arguments}, **more}])
 
 
@@ -65,6 +65,22 @@ class TestCompletion:
         reply = read_reply(body)
 
         assert (reply.text, reply.reasoning) == ("On b1.", "Hm, yes.")
+
+    def test_text_that_comes_as_parts_is_put_together(self) -> None:
+        body = stream(
+            delta(content=[{"type": "text", "text": "On "}]),
+            delta(content=[{"type": "text", "text": "b1"}, {"type": "text", "text": "."}]),
+            delta("stop", content=[]),
+        )
+
+        assert read_reply(body).text == "On b1."
+
+    def test_arguments_given_as_an_object_become_text(self) -> None:
+        body = stream(fragment({"a": "备"}, id="x"), delta("tool_calls"))
+
+        (call,) = read_reply(body).tool_calls
+
+        assert json.loads(call.arguments_json) == {"a": "备"}
 
     def test_fragments_without_index_follow_the_newest_call(self) -> None:
         body = stream(

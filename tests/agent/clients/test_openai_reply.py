@@ -70,6 +70,26 @@ class TestToolCalls:
 
         assert (read_call.id, read_call.name, read_call.arguments_json) == ("", "", "")
 
+    @pytest.mark.parametrize("reason", ["length", "content_filter"])
+    @pytest.mark.parametrize("written", ["", " ", None, '{"a": "b', '{"a": 1, '])
+    def test_arguments_that_were_cut_off_are_never_whole(self, written: Any, reason: str) -> None:
+        whole = {"id": "c1", "function": {"name": "look", "arguments": ""}}
+        cut = {"id": "c2", "function": {"name": "look", "arguments": written}}
+
+        first, last = read({"tool_calls": [whole, cut]}, finish_reason=reason).tool_calls
+
+        assert first.arguments_json == ""
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(last.arguments_json)
+        assert last.arguments_json.strip()
+
+    def test_arguments_that_were_written_to_their_end_before_the_cut_stay(self) -> None:
+        call = {"id": "c1", "function": {"name": "look", "arguments": '{"a": 1}'}}
+
+        (read_call,) = read({"tool_calls": [call]}, finish_reason="length").tool_calls
+
+        assert read_call.arguments_json == '{"a": 1}'
+
     def test_a_null_among_them_is_left_out(self) -> None:
         assert read({"tool_calls": [None, "x"]}).tool_calls == ()
 
