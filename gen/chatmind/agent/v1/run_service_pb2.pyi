@@ -376,6 +376,7 @@ class WatchSessionResponse(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    GO_AWAY_FIELD_NUMBER: _builtins.int
     THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
     through_sequence: _builtins.int
     """through_sequence is the sequence up to which every message has been sent."""
@@ -391,23 +392,198 @@ class WatchSessionResponse(_message.Message):
     def heartbeat(self) -> Global___Heartbeat:
         """heartbeat is sent while nothing else is, so that both ends know the stream is alive."""
 
+    @_builtins.property
+    def go_away(self) -> Global___GoAway:
+        """go_away is the last event of a replica that shuts down."""
+
     def __init__(
         self,
         *,
         message: _session_pb2.Message | None = ...,
         run: _run_pb2.Run | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        go_away: Global___GoAway | None = ...,
         through_sequence: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "go_away", b"go_away", "heartbeat", b"heartbeat", "message", b"message", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "through_sequence", b"through_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "go_away", b"go_away", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "through_sequence", b"through_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["message", "run", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["message", "run", "heartbeat", "go_away"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___WatchSessionResponse: _TypeAlias = WatchSessionResponse  # noqa: Y015
+
+@_typing.final
+class WatchSessionsRequest(_message.Message):
+    """WatchSessionsRequest begins and ends watches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WATCHES_FIELD_NUMBER: _builtins.int
+    UNWATCH_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def watches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Watch]:
+        """watches begin."""
+
+    @_builtins.property
+    def unwatch_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """unwatch_ids end. Ids of watches that have ended already are ignored."""
+
+    def __init__(
+        self,
+        *,
+        watches: _abc.Iterable[Global___Watch] | None = ...,
+        unwatch_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unwatch_ids", b"unwatch_ids", "watches", b"watches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchSessionsRequest: _TypeAlias = WatchSessionsRequest  # noqa: Y015
+
+@_typing.final
+class Watch(_message.Message):
+    """Watch is one session to be watched on behalf of its user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WATCH_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_TOKEN_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    watch_id: _builtins.int
+    """watch_id names the watch within the call; it is not used twice."""
+    identity_token: _builtins.str
+    """identity_token proves on whose behalf, like the metadata of other calls. It has to be valid when the watch begins."""
+    session_id: _builtins.str
+    """session_id is the session."""
+    after_sequence: _builtins.int
+    """after_sequence is as in WatchSessionRequest."""
+    def __init__(
+        self,
+        *,
+        watch_id: _builtins.int = ...,
+        identity_token: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        after_sequence: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "identity_token", b"identity_token", "session_id", b"session_id", "watch_id", b"watch_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
+    _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after_sequence) -> _WhichOneofReturnType__after_sequence | None: ...
+
+Global___Watch: _TypeAlias = Watch  # noqa: Y015
+
+@_typing.final
+class WatchSessionsResponse(_message.Message):
+    """WatchSessionsResponse carries what happened in the watched sessions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    GOING_AWAY_FIELD_NUMBER: _builtins.int
+    going_away: _builtins.bool
+    """going_away is set in the last response of a replica that shuts down: continue each watch elsewhere, after what it
+    was sent.
+    """
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchedEvent]:
+        """events are what happened, in order."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___WatchedEvent] | None = ...,
+        going_away: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "going_away", b"going_away"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchSessionsResponse: _TypeAlias = WatchSessionsResponse  # noqa: Y015
+
+@_typing.final
+class WatchedEvent(_message.Message):
+    """WatchedEvent is one event of one session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WATCH_IDS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
+    status: _builtins.bytes
+    """status ends the watches: a google.rpc.Status, encoded, with details as other calls have them."""
+    through_sequence: _builtins.int
+    """through_sequence is the sequence up to which every message has been sent."""
+    @_builtins.property
+    def watch_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """watch_ids are the watches it is for."""
+
+    @_builtins.property
+    def message(self) -> _session_pb2.Message:
+        """message is the next completed message."""
+
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """run is a run whose state has changed."""
+
+    @_builtins.property
+    def heartbeat(self) -> Global___Heartbeat:
+        """heartbeat is sent once a watch has begun and has been sent all there was."""
+
+    def __init__(
+        self,
+        *,
+        watch_ids: _abc.Iterable[_builtins.int] | None = ...,
+        message: _session_pb2.Message | None = ...,
+        run: _run_pb2.Run | None = ...,
+        heartbeat: Global___Heartbeat | None = ...,
+        status: _builtins.bytes = ...,
+        through_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "status", b"status", "through_sequence", b"through_sequence", "watch_ids", b"watch_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["message", "run", "heartbeat", "status"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchedEvent: _TypeAlias = WatchedEvent  # noqa: Y015
+
+@_typing.final
+class GoAway(_message.Message):
+    """GoAway says that this replica shuts down, and where to resume at another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    resume_after_sequence: _builtins.int
+    """resume_after_sequence is the after_sequence to resume with."""
+    def __init__(
+        self,
+        *,
+        resume_after_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_after_sequence", b"resume_after_sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GoAway: _TypeAlias = GoAway  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):

@@ -71,6 +71,11 @@ class RunServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionResponse.FromString,
                 _registered_method=True)
+        self.WatchSessions = channel.stream_stream(
+                '/chatmind.agent.v1.RunService/WatchSessions',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsResponse.FromString,
+                _registered_method=True)
 
 
 class RunServiceServicer:
@@ -130,8 +135,18 @@ class RunServiceServicer:
 
     def WatchSession(self, request, context):
         """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
-        heartbeats between.
-        Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING on shutdown: resume elsewhere.
+        heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
+        Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; ABORTED with SLOW_CONSUMER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchSessions(self, request_iterator, context):
+        """WatchSessions carries the watches of many sessions and of many users over one call, for services that stand between
+        their users and this one; it is not offered to clients. The call's own identity counts for nothing, as each watch
+        brings that of its user. On shutdown it ends well, after going_away.
+        Errors include: ABORTED with SLOW_CONSUMER. Whatever ends the call, each watch can be continued in another one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,6 +189,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.WatchSession,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionResponse.SerializeToString,
+            ),
+            'WatchSessions': grpc.stream_stream_rpc_method_handler(
+                    servicer.WatchSessions,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -367,6 +387,33 @@ class RunService:
             '/chatmind.agent.v1.RunService/WatchSession',
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchSessions(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/chatmind.agent.v1.RunService/WatchSessions',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,8 +59,14 @@ class RunServiceStub:
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
     WatchSession: _grpc.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
-    heartbeats between.
-    Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING on shutdown: resume elsewhere.
+    heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
+    Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; ABORTED with SLOW_CONSUMER.
+    """
+    WatchSessions: _grpc.StreamStreamMultiCallable[_run_service_pb2.WatchSessionsRequest, _run_service_pb2.WatchSessionsResponse]
+    """WatchSessions carries the watches of many sessions and of many users over one call, for services that stand between
+    their users and this one; it is not offered to clients. The call's own identity counts for nothing, as each watch
+    brings that of its user. On shutdown it ends well, after going_away.
+    Errors include: ABORTED with SLOW_CONSUMER. Whatever ends the call, each watch can be continued in another one.
     """
 
 @_typing.type_check_only
@@ -94,8 +100,14 @@ class RunServiceAsyncStub(RunServiceStub):
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
     WatchSession: _aio.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]  # type: ignore[assignment]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
-    heartbeats between.
-    Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING on shutdown: resume elsewhere.
+    heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
+    Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; ABORTED with SLOW_CONSUMER.
+    """
+    WatchSessions: _aio.StreamStreamMultiCallable[_run_service_pb2.WatchSessionsRequest, _run_service_pb2.WatchSessionsResponse]  # type: ignore[assignment]
+    """WatchSessions carries the watches of many sessions and of many users over one call, for services that stand between
+    their users and this one; it is not offered to clients. The call's own identity counts for nothing, as each watch
+    brings that of its user. On shutdown it ends well, after going_away.
+    Errors include: ABORTED with SLOW_CONSUMER. Whatever ends the call, each watch can be continued in another one.
     """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -168,8 +180,20 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_run_service_pb2.WatchSessionResponse], _abc.AsyncIterator[_run_service_pb2.WatchSessionResponse]]:
         """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
-        heartbeats between.
-        Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING on shutdown: resume elsewhere.
+        heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
+        Errors include: OUT_OF_RANGE with SEQUENCE_AHEAD; ABORTED with SLOW_CONSUMER.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchSessions(
+        self,
+        request_iterator: _MaybeAsyncIterator[_run_service_pb2.WatchSessionsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_run_service_pb2.WatchSessionsResponse], _abc.AsyncIterator[_run_service_pb2.WatchSessionsResponse]]:
+        """WatchSessions carries the watches of many sessions and of many users over one call, for services that stand between
+        their users and this one; it is not offered to clients. The call's own identity counts for nothing, as each watch
+        brings that of its user. On shutdown it ends well, after going_away.
+        Errors include: ABORTED with SLOW_CONSUMER. Whatever ends the call, each watch can be continued in another one.
         """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -41,7 +41,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SERVICE_UNAVAILABLE: _ErrorReason.ValueType  # 8
     """ERROR_REASON_SERVICE_UNAVAILABLE: a service behind the gateway is down; metadata: service."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 9
-    """ERROR_REASON_DRAINING: this gateway is shutting down; resume after through_sequence at another."""
+    """ERROR_REASON_DRAINING: this gateway is shutting down; open the stream again at another. StreamMessages ends well instead."""
     ERROR_REASON_RESOURCE_EXHAUSTED: _ErrorReason.ValueType  # 10
     """ERROR_REASON_RESOURCE_EXHAUSTED: the gateway is at its limit; RetryInfo says when to ask again."""
     ERROR_REASON_UNAVAILABLE: _ErrorReason.ValueType  # 11
@@ -61,7 +61,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 17
     """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
     ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 18
-    """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
+    """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence."""
     ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 19
     """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 20
@@ -93,7 +93,7 @@ ERROR_REASON_INVALID_PAGE_TOKEN: ErrorReason.ValueType  # 7
 ERROR_REASON_SERVICE_UNAVAILABLE: ErrorReason.ValueType  # 8
 """ERROR_REASON_SERVICE_UNAVAILABLE: a service behind the gateway is down; metadata: service."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 9
-"""ERROR_REASON_DRAINING: this gateway is shutting down; resume after through_sequence at another."""
+"""ERROR_REASON_DRAINING: this gateway is shutting down; open the stream again at another. StreamMessages ends well instead."""
 ERROR_REASON_RESOURCE_EXHAUSTED: ErrorReason.ValueType  # 10
 """ERROR_REASON_RESOURCE_EXHAUSTED: the gateway is at its limit; RetryInfo says when to ask again."""
 ERROR_REASON_UNAVAILABLE: ErrorReason.ValueType  # 11
@@ -113,7 +113,7 @@ metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again
 ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 17
 """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 18
-"""ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; resume after through_sequence."""
+"""ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence."""
 ERROR_REASON_ABORTED: ErrorReason.ValueType  # 19
 """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 20

@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from chatmind.gateway.v1 import message_pb2 as chatmind_dot_gateway_dot_v1_dot_message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)chatmind/gateway/v1/gateway_service.proto\x12\x13\x63hatmind.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a!chatmind/gateway/v1/message.proto\"\xd7\x01\n\x12SendMessageRequest\x12\x1e\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01H\x00\x12\x1c\n\x08\x61gent_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01H\x00\x12\x19\n\x04text\x18\x03 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x04 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12:\n\twhen_busy\x18\x05 \x01(\x0e\x32\x1d.chatmind.gateway.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\x42\x0b\n\x02to\x12\x05\xbaH\x02\x08\x01\"_\n\x13SendMessageResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\"n\n\x15StreamMessagesRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\xd0\x01\n\x16StreamMessagesResponse\x12/\n\x07message\x18\x01 \x01(\x0b\x32\x1c.chatmind.gateway.v1.MessageH\x00\x12-\n\x03run\x18\x02 \x01(\x0b\x32\x1e.chatmind.gateway.v1.RunUpdateH\x00\x12\x33\n\theartbeat\x18\x03 \x01(\x0b\x32\x1e.chatmind.gateway.v1.HeartbeatH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"@\n\x11\x43\x61ncelRunResponse\x12+\n\x03run\x18\x01 \x01(\x0b\x32\x1e.chatmind.gateway.v1.RunUpdate*\x83\x01\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x15\n\x11WHEN_BUSY_ENQUEUE\x10\x01\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x02\x12\x17\n\x13WHEN_BUSY_INTERRUPT\x10\x03\x12\x16\n\x12WHEN_BUSY_ROLLBACK\x10\x04\x32\xbb\x02\n\x0eGatewayService\x12`\n\x0bSendMessage\x12\'.chatmind.gateway.v1.SendMessageRequest\x1a(.chatmind.gateway.v1.SendMessageResponse\x12k\n\x0eStreamMessages\x12*.chatmind.gateway.v1.StreamMessagesRequest\x1a+.chatmind.gateway.v1.StreamMessagesResponse0\x01\x12Z\n\tCancelRun\x12%.chatmind.gateway.v1.CancelRunRequest\x1a&.chatmind.gateway.v1.CancelRunResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)chatmind/gateway/v1/gateway_service.proto\x12\x13\x63hatmind.gateway.v1\x1a\x1b\x62uf/validate/validate.proto\x1a!chatmind/gateway/v1/message.proto\"\xd7\x01\n\x12SendMessageRequest\x12\x1e\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01H\x00\x12\x1c\n\x08\x61gent_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01H\x00\x12\x19\n\x04text\x18\x03 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x04 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12:\n\twhen_busy\x18\x05 \x01(\x0e\x32\x1d.chatmind.gateway.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\x42\x0b\n\x02to\x12\x05\xbaH\x02\x08\x01\"_\n\x13SendMessageResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\"n\n\x15StreamMessagesRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\x80\x02\n\x16StreamMessagesResponse\x12/\n\x07message\x18\x01 \x01(\x0b\x32\x1c.chatmind.gateway.v1.MessageH\x00\x12-\n\x03run\x18\x02 \x01(\x0b\x32\x1e.chatmind.gateway.v1.RunUpdateH\x00\x12\x33\n\theartbeat\x18\x03 \x01(\x0b\x32\x1e.chatmind.gateway.v1.HeartbeatH\x00\x12.\n\x07go_away\x18\x05 \x01(\x0b\x32\x1b.chatmind.gateway.v1.GoAwayH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"@\n\x11\x43\x61ncelRunResponse\x12+\n\x03run\x18\x01 \x01(\x0b\x32\x1e.chatmind.gateway.v1.RunUpdate*\x83\x01\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x15\n\x11WHEN_BUSY_ENQUEUE\x10\x01\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x02\x12\x17\n\x13WHEN_BUSY_INTERRUPT\x10\x03\x12\x16\n\x12WHEN_BUSY_ROLLBACK\x10\x04\x32\xbb\x02\n\x0eGatewayService\x12`\n\x0bSendMessage\x12\'.chatmind.gateway.v1.SendMessageRequest\x1a(.chatmind.gateway.v1.SendMessageResponse\x12k\n\x0eStreamMessages\x12*.chatmind.gateway.v1.StreamMessagesRequest\x1a+.chatmind.gateway.v1.StreamMessagesResponse0\x01\x12Z\n\tCancelRun\x12%.chatmind.gateway.v1.CancelRunRequest\x1a&.chatmind.gateway.v1.CancelRunResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,8 +51,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STREAMMESSAGESREQUEST'].fields_by_name['after_sequence']._serialized_options = b'\272H\004\"\002(\000'
   _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._loaded_options = None
   _globals['_CANCELRUNREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\005r\003\260\001\001'
-  _globals['_WHENBUSY']._serialized_start=881
-  _globals['_WHENBUSY']._serialized_end=1012
+  _globals['_WHENBUSY']._serialized_start=929
+  _globals['_WHENBUSY']._serialized_end=1060
   _globals['_SENDMESSAGEREQUEST']._serialized_start=131
   _globals['_SENDMESSAGEREQUEST']._serialized_end=346
   _globals['_SENDMESSAGERESPONSE']._serialized_start=348
@@ -60,11 +60,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STREAMMESSAGESREQUEST']._serialized_start=445
   _globals['_STREAMMESSAGESREQUEST']._serialized_end=555
   _globals['_STREAMMESSAGESRESPONSE']._serialized_start=558
-  _globals['_STREAMMESSAGESRESPONSE']._serialized_end=766
-  _globals['_CANCELRUNREQUEST']._serialized_start=768
-  _globals['_CANCELRUNREQUEST']._serialized_end=812
-  _globals['_CANCELRUNRESPONSE']._serialized_start=814
-  _globals['_CANCELRUNRESPONSE']._serialized_end=878
-  _globals['_GATEWAYSERVICE']._serialized_start=1015
-  _globals['_GATEWAYSERVICE']._serialized_end=1330
+  _globals['_STREAMMESSAGESRESPONSE']._serialized_end=814
+  _globals['_CANCELRUNREQUEST']._serialized_start=816
+  _globals['_CANCELRUNREQUEST']._serialized_end=860
+  _globals['_CANCELRUNRESPONSE']._serialized_start=862
+  _globals['_CANCELRUNRESPONSE']._serialized_end=926
+  _globals['_GATEWAYSERVICE']._serialized_start=1063
+  _globals['_GATEWAYSERVICE']._serialized_end=1378
 # @@protoc_insertion_point(module_scope)

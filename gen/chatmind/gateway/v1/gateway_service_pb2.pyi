@@ -165,6 +165,7 @@ class StreamMessagesResponse(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    GO_AWAY_FIELD_NUMBER: _builtins.int
     THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
     through_sequence: _builtins.int
     """through_sequence is the sequence up to which every message has been sent."""
@@ -180,19 +181,24 @@ class StreamMessagesResponse(_message.Message):
     def heartbeat(self) -> _message_pb2.Heartbeat:
         """heartbeat is sent every 15 seconds while nothing else is."""
 
+    @_builtins.property
+    def go_away(self) -> _message_pb2.GoAway:
+        """go_away is the last event of a gateway that shuts down."""
+
     def __init__(
         self,
         *,
         message: _message_pb2.Message | None = ...,
         run: _message_pb2.RunUpdate | None = ...,
         heartbeat: _message_pb2.Heartbeat | None = ...,
+        go_away: _message_pb2.GoAway | None = ...,
         through_sequence: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "go_away", b"go_away", "heartbeat", b"heartbeat", "message", b"message", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "through_sequence", b"through_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "go_away", b"go_away", "heartbeat", b"heartbeat", "message", b"message", "run", b"run", "through_sequence", b"through_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["message", "run", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["message", "run", "heartbeat", "go_away"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

@@ -73,9 +73,11 @@ class GatewayServiceServicer:
 
     def StreamMessages(self, request, context):
         """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
-        client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
-        the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
+        client leaves or the gateway shuts down, which it tells with go_away as the last event before a good end; a client
+        resumes with the last sequence it saw, after a short random pause.
+        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with SERVICE_UNAVAILABLE where the agent
+        service stays away; ABORTED with SLOW_CONSUMER; RESOURCE_EXHAUSTED where too many streams are open; UNAUTHENTICATED
+        once the key is revoked or expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,9 +44,11 @@ class GatewayServiceStub:
     """
     StreamMessages: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
-    client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
-    the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
+    client leaves or the gateway shuts down, which it tells with go_away as the last event before a good end; a client
+    resumes with the last sequence it saw, after a short random pause.
+    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with SERVICE_UNAVAILABLE where the agent
+    service stays away; ABORTED with SLOW_CONSUMER; RESOURCE_EXHAUSTED where too many streams are open; UNAUTHENTICATED
+    once the key is revoked or expires.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.CancelRunRequest, _gateway_service_pb2.CancelRunResponse]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
@@ -67,9 +69,11 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     """
     StreamMessages: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]  # type: ignore[assignment]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
-    client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
-    the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
+    client leaves or the gateway shuts down, which it tells with go_away as the last event before a good end; a client
+    resumes with the last sequence it saw, after a short random pause.
+    Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with SERVICE_UNAVAILABLE where the agent
+    service stays away; ABORTED with SLOW_CONSUMER; RESOURCE_EXHAUSTED where too many streams are open; UNAUTHENTICATED
+    once the key is revoked or expires.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.CancelRunRequest, _gateway_service_pb2.CancelRunResponse]  # type: ignore[assignment]
     """CancelRun asks for a run to be stopped. It can be repeated, and succeeds on a run that has ended."""
@@ -99,9 +103,11 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_gateway_service_pb2.StreamMessagesResponse], _abc.AsyncIterator[_gateway_service_pb2.StreamMessagesResponse]]:
         """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
-        client leaves or the gateway shuts down; a client resumes with the last sequence it saw.
-        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with DRAINING, or SERVICE_UNAVAILABLE where
-        the agent service stays away; ABORTED with SLOW_CONSUMER; UNAUTHENTICATED once the key is revoked or expires.
+        client leaves or the gateway shuts down, which it tells with go_away as the last event before a good end; a client
+        resumes with the last sequence it saw, after a short random pause.
+        Errors include: NOT_FOUND; OUT_OF_RANGE with SEQUENCE_AHEAD; UNAVAILABLE with SERVICE_UNAVAILABLE where the agent
+        service stays away; ABORTED with SLOW_CONSUMER; RESOURCE_EXHAUSTED where too many streams are open; UNAUTHENTICATED
+        once the key is revoked or expires.
         """
 
     @_abc_1.abstractmethod

@@ -318,6 +318,28 @@ class RunUpdate(_message.Message):
 Global___RunUpdate: _TypeAlias = RunUpdate  # noqa: Y015
 
 @_typing.final
+class GoAway(_message.Message):
+    """GoAway says that this gateway shuts down, and where to resume at another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    resume_after_sequence: _builtins.int
+    """resume_after_sequence is the after_sequence to resume with."""
+    def __init__(
+        self,
+        *,
+        resume_after_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_after_sequence", b"resume_after_sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GoAway: _TypeAlias = GoAway  # noqa: Y015
+
+@_typing.final
 class Heartbeat(_message.Message):
     """Heartbeat says that the stream is alive."""
 
