@@ -6,7 +6,11 @@ edited or removed; both are refused. A database that is ahead of the files belon
 release: then nothing is done, so that going back one release stays possible.
 
 Names in a file mean the service's schema; an extension, which all share, is created with `SCHEMA
-public`. Files hold plain statements: no transaction control, and nothing that cannot run in one.
+public`. Files hold plain statements, without transaction control.
+
+A file whose first line is `-- no transaction` holds one statement that cannot run in one, such as
+CREATE INDEX CONCURRENTLY on a table that grows large. If it is interrupted it runs again; an index
+that it left invalid is dropped first. It may wait as long as it needs to: it holds up nobody.
 
 Migrations need a direct connection, not a pooler's: the advisory lock belongs to the session.
 """
@@ -32,6 +36,7 @@ _LOCK = 0x6368_6174_6D69_6E64  # one for all schemas of a database, since they s
 _LOST_A_LOCK = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 _POLL = 0.1
 _LOCK_PAUSE = 0.5
+_NO_TRANSACTION = "-- no transaction"
 _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
@@ -46,6 +51,11 @@ CREATE TABLE IF NOT EXISTS schema_migration (
 )
 """
 _APPLIED = "SELECT number, name, digest FROM schema_migration ORDER BY number"
+# A partitioned index is invalid until all its parts are there, and is nobody's left-over.
+_INVALID_INDEXES = """
+SELECT quote_ident(relname) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = current_schema()::regnamespace
+"""
 _RECORD = "INSERT INTO schema_migration (number, name, digest) VALUES ($1, $2, $3)"
 
 
@@ -72,6 +82,11 @@ class Migration:
         """The SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether it runs in a transaction, together with its record."""
+        return self.sql.partition("\n")[0].strip() != _NO_TRANSACTION
+
 
 def load_migrations(folder: Path) -> tuple[Migration, ...]:
     """The migrations in `folder`, in order.
@@ -97,7 +112,7 @@ async def migrate(
     migrations: Sequence[Migration],
     *,
     schema: str,
-    lock_timeout: float = 2.0,
+    lock_timeout: float = 1.0,
     timeout: float = 300.0,  # noqa: ASYNC109
 ) -> tuple[Migration, ...]:
     """Apply the missing migrations, and return them. Can run many times, even at the same time.
@@ -107,18 +122,23 @@ async def migrate(
         migrations: all migrations of the service, from `load_migrations`.
         schema: the service's schema, which is created if absent.
         lock_timeout: seconds that a migration waits for a table before it lets other transactions
-            pass and tries again.
-        timeout: seconds for everything, including the wait for another run.
+            pass and tries again; those that come meanwhile wait behind it.
+        timeout: seconds for the wait for another run, and for each file; one that runs outside a
+            transaction may take longer.
 
     Raises:
         MigrationError: an applied file was edited or removed, or a file cannot be applied.
         UnavailableError: the database cannot be reached, or the time is up.
     """
     with driver_errors():
-        async with asyncio.timeout(timeout), _alone(dsn, lock_timeout=lock_timeout) as session:
+        async with (
+            asyncio.timeout(timeout) as limit,
+            _alone(dsn, lock_timeout=lock_timeout) as session,
+        ):
             await _enter(session, schema)
             missing = _missing(migrations, await session.fetch(_APPLIED))
             for migration in missing:
+                limit.reschedule(_deadline(timeout) if migration.in_transaction else None)
                 await _apply(session, migration)
             return missing
 
@@ -213,9 +233,29 @@ async def _apply(session: Connection, migration: Migration) -> None:
 
 
 async def _attempt(session: Connection, migration: Migration) -> None:
+    if not migration.in_transaction:
+        await _attempt_outside(session, migration)
+        return
     async with session.transaction():
         await session.execute(migration.sql)
-        await session.execute(_RECORD, migration.number, migration.name, migration.digest)
+        await _record(session, migration)
+
+
+async def _attempt_outside(session: Connection, migration: Migration) -> None:
+    await session.execute("SET lock_timeout = 0")
+    for row in await session.fetch(_INVALID_INDEXES):
+        await session.execute(f"DROP INDEX CONCURRENTLY {row[0]}")
+    await session.execute(migration.sql)
+    await session.execute("RESET lock_timeout")
+    await _record(session, migration)
+
+
+async def _record(session: Connection, migration: Migration) -> None:
+    await session.execute(_RECORD, migration.number, migration.name, migration.digest)
+
+
+def _deadline(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
 
 
 def _jittered(seconds: float) -> float:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
@@ -27,6 +28,14 @@ FIRST = Migration(1, "0001_item.sql", "CREATE TABLE item (id int PRIMARY KEY)")
 SECOND = Migration(
     2, "0002_count.sql", "ALTER TABLE item ADD count int; INSERT INTO item VALUES (1)"
 )
+
+INDEX = Migration(
+    2, "0002_index.sql", "-- no transaction\nCREATE INDEX CONCURRENTLY of_id ON item (id);\n"
+)
+NOBODY_MIGRATES = """
+SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'chatmind-migrate')
+"""
+VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('shop.of_id')"
 
 
 @asynccontextmanager
@@ -199,6 +208,61 @@ class TestMigrate:
         assert [migration.number for migration in done] == [2]
         assert await _one(empty_database, "SELECT count(*) FROM shop.item") == 1
 
+    @pytest.mark.parametrize("line", ["-- no transaction", "-- no transaction  "])
+    async def test_a_file_says_that_it_cannot_run_in_a_transaction(
+        self, empty_database: str, line: str
+    ) -> None:
+        index = replace(INDEX, sql=f"{line}\nCREATE INDEX CONCURRENTLY of_id ON item (id)")
+
+        await migrate(empty_database, [FIRST, index], schema="shop")
+
+        assert await _one(empty_database, VALID) is True
+        assert await _one(empty_database, "SELECT max(number) FROM shop.schema_migration") == 2
+
+    async def test_a_file_that_does_not_say_so_is_refused(self, empty_database: str) -> None:
+        plain = replace(INDEX, sql="CREATE INDEX CONCURRENTLY of_id ON item (id)")
+
+        with pytest.raises(MigrationError, match=INDEX.name):
+            await migrate(empty_database, [FIRST, plain], schema="shop")
+
+    async def test_an_index_may_wait_longer_than_everything_else(self, empty_database: str) -> None:
+        await migrate(empty_database, [FIRST], schema="shop")
+        async with _session(empty_database) as writer:
+            async with writer.transaction():
+                await writer.execute("INSERT INTO shop.item VALUES (1)")
+                building = asyncio.create_task(
+                    migrate(
+                        empty_database,
+                        [FIRST, INDEX],
+                        schema="shop",
+                        lock_timeout=0.05,
+                        timeout=0.3,
+                    )
+                )
+                done, _ = await asyncio.wait({building}, timeout=1)
+            assert not done
+            assert await asyncio.wait_for(building, 10) == (INDEX,)
+
+    async def test_an_index_that_was_left_half_built_is_built_anew(
+        self, empty_database: str, tmp_path: Path
+    ) -> None:
+        """T-P5: `kill -9` while it waits for a transaction that is older than the index."""
+        folder = _write(tmp_path, n0001_a=FIRST.sql, n0002_b=INDEX.sql)
+        await migrate(empty_database, load_migrations(folder)[:1], schema="shop")
+        async with _session(empty_database) as writer, writer.transaction():
+            await writer.execute("INSERT INTO shop.item VALUES (1)")
+            process = await _start_elsewhere(empty_database, folder)
+            await _until(empty_database, "SELECT to_regclass('shop.of_id') IS NOT NULL")
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            await _until(empty_database, NOBODY_MIGRATES)
+        assert await _one(empty_database, VALID) is False
+
+        done = await migrate(empty_database, load_migrations(folder), schema="shop", timeout=15)
+
+        assert [migration.number for migration in done] == [2]
+        assert await _one(empty_database, VALID) is True
+
     async def test_a_database_that_is_away_is_unavailable(self) -> None:
         with pytest.raises(UnavailableError):
             await migrate("postgresql://u:p@127.0.0.1:1/none", [FIRST], schema="shop")
@@ -262,7 +326,11 @@ async def _start_elsewhere(dsn: str, folder: Path) -> asyncio.subprocess.Process
 
 async def _until_running(dsn: str, pattern: str) -> None:
     """Wait until the server runs a statement like `pattern`."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE $1 AND pid <> pg_backend_pid()"
-    async with asyncio.timeout(10), _session(dsn) as session:
-        while not await session.fetchval(query, pattern):  # noqa: ASYNC110
+    query = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE $1"
+    await _until(dsn, f"{query} AND pid <> pg_backend_pid()", pattern)
+
+
+async def _until(dsn: str, condition: str, *arguments: object) -> None:
+    async with asyncio.timeout(20), _session(dsn) as session:
+        while not await session.fetchval(condition, *arguments):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
