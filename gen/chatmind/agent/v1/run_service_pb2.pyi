@@ -455,6 +455,7 @@ class Watch(_message.Message):
     IDENTITY_TOKEN_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    OPEN_RUN_IDS_FIELD_NUMBER: _builtins.int
     watch_id: _builtins.int
     """watch_id names the watch within the call; it is not used twice."""
     identity_token: _builtins.str
@@ -463,6 +464,10 @@ class Watch(_message.Message):
     """session_id is the session."""
     after_sequence: _builtins.int
     """after_sequence is as in WatchSessionRequest."""
+    @_builtins.property
+    def open_run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """open_run_ids are runs whose end is not known to the user yet: how they stand is told, even if they have ended."""
+
     def __init__(
         self,
         *,
@@ -470,10 +475,11 @@ class Watch(_message.Message):
         identity_token: _builtins.str = ...,
         session_id: _builtins.str = ...,
         after_sequence: _builtins.int | None = ...,
+        open_run_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "identity_token", b"identity_token", "session_id", b"session_id", "watch_id", b"watch_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence", "after_sequence", b"after_sequence", "identity_token", b"identity_token", "open_run_ids", b"open_run_ids", "session_id", b"session_id", "watch_id", b"watch_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after_sequence: _TypeAlias = _typing.Literal["after_sequence"]  # noqa: Y015
     _WhichOneofArgType__after_sequence: _TypeAlias = _typing.Literal["_after_sequence", b"_after_sequence"]  # noqa: Y015
