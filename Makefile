@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/.installed-peers
 
 # Passed on to the command: `make run ARGS="--data-dir /tmp/x"`, `make test PYTEST_ARGS="-k resume"`.
 ARGS ?=
@@ -79,8 +80,13 @@ test-unit: setup ## the tests that need no running system
 test-e2e: setup ## the tests of the running system
 	$(BIN)/pytest tests/e2e $(PYTEST_ARGS)
 
-bench: setup ## measurements (ARGS=...)
+bench: $(PEERS) ## measurements, beside those of other projects (ARGS=...)
 	$(BIN)/python -m bench $(ARGS)
+
+$(PEERS): $(STAMP)
+	@echo "installing what is measured beside ChatMind ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
 
 format: setup ## put the Python code into its one form
 	$(BIN)/ruff check --fix .
