@@ -191,7 +191,12 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
     settings = parts.settings
     sessions = PostgresSessionStore(parts.pool, new_id=new_id)
     messages = PostgresMessageStore(parts.pool)
-    runs = PostgresRunStore(parts.pool, new_id=new_id, queue_limit=settings.queue_limit)
+    runs = PostgresRunStore(
+        parts.pool,
+        new_id=new_id,
+        queue_limit=settings.queue_limit,
+        tenant_queue_limit=settings.tenant_queue_limit,
+    )
     watch = Watch(
         sessions,
         messages=messages,

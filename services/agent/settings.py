@@ -24,6 +24,7 @@ class AgentServiceSettings(DatabaseSettings):
     knowledge_address: Target = "127.0.0.1:8052"
     models_file: Path | None = Field(default=None, validation_alias="CHATMIND_MODELS_FILE")
     queue_limit: int = Field(default=20, ge=1, le=100)
+    tenant_queue_limit: int = Field(default=1000, ge=1, le=100_000)
     heartbeat_seconds: Seconds = 15.0
     poll_seconds: float = Field(default=1.0, ge=0.05, le=10)
     runs_at_once: int = Field(default=32, ge=1, le=1000)

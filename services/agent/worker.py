@@ -20,7 +20,6 @@ import structlog
 
 from services.agent.domain import hints, outcome
 from services.agent.domain.chat import RunContext
-from services.agent.domain.endings import CANCELLED_NOTICE, notice
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.journal import HintingJournal
 from services.agent.domain.outcome import Outcome
@@ -220,9 +219,10 @@ class Worker:
                 self._log.warning("run cannot be ended yet", reason=error.reason)
                 await asyncio.sleep(_RETRY_PAUSE)
             except FencedError:
-                if await self._why_fenced(held) is not Outcome.CANCEL:
+                why = await self._why_fenced(held)
+                if why not in {Outcome.CANCEL, Outcome.INTERRUPT} or why is held.outcome:
                     return
-                held.outcome = Outcome.CANCEL
+                held.outcome = why
             except Exception:  # noqa: BLE001 - it must not end all others either
                 # Its lease is left to lapse.
                 self._log.exception("run cannot be ended")
@@ -233,8 +233,7 @@ class Worker:
     async def _write_end(self, held: _Held) -> None:
         ending = held.outcome and held.outcome.ending
         if ending is not None:
-            closing = [notice(CANCELLED_NOTICE)] if held.outcome is Outcome.CANCEL else []
-            await held.journal.finish(ending, closing)
+            await held.journal.finish(ending)
         elif held.outcome is Outcome.HAND_BACK:
             await self._queue.hand_back(held.claim)
             self._notifier.notify(hints.RUNS)

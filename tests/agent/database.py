@@ -9,7 +9,7 @@ import asyncpg
 
 _TEMPLATE = "chatmind_template"
 _EMPTY = """
-TRUNCATE agent.chat_message, agent.run, agent.chat_session, agent.agent, agent.request
+TRUNCATE agent.tool_call, agent.chat_message, agent.run, agent.chat_session, agent.agent, agent.request
 """
 
 

@@ -242,12 +242,12 @@ class TestLease:
         lost = office.stores.queue.journal(await office.stores.claimed(lease=LEASE))
         asked = [call("a"), call("b")]
         await lost.append_assistant(asking(*asked), usage=Usage(1, 1))
-        await lost.append_tool_result(result_of(asked[0]))
+        await lost.append_tool_results([result_of(asked[0])])
         found: list[RunContext] = []
 
         async def go_on(context: RunContext, journal: RunJournal) -> None:
             found.append(context)
-            await journal.append_tool_result(result_of(asked[1]))
+            await journal.append_tool_results([result_of(asked[1])])
             await reply(context, journal)
 
         await office.employ(go_on)
@@ -255,7 +255,7 @@ class TestLease:
 
         assert [each.role for each in found[0].turn] == [Role.USER, Role.ASSISTANT, Role.TOOL]
         with pytest.raises(FencedError):
-            await lost.append_tool_result(result_of(asked[1]))
+            await lost.append_tool_results([result_of(asked[1])])
         said = await office.stores.said(run)
         assert [each.tool_call_id for each in said if each.role is Role.TOOL] == ["a", "b"]
 
@@ -382,13 +382,13 @@ class TestCancel:
         async def execute(context: RunContext, journal: RunJournal) -> None:
             done, slow = call("a"), call("b")
             await journal.append_assistant(asking(done, slow), usage=Usage())
-            await journal.append_tool_result(result_of(done))
+            await journal.append_tool_results([result_of(done)])
             executing.set()
             try:
                 await asyncio.sleep(60)
             finally:
                 try:
-                    await journal.append_tool_result(result_of(slow, "late"))
+                    await journal.append_tool_results([result_of(slow, "late")])
                 except FencedError:
                     late.append("fenced")
 

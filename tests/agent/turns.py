@@ -1,6 +1,6 @@
 """A run with all that the loop needs, in memory: a journal, scripted models, plain tools."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
@@ -20,6 +20,7 @@ from services.agent.domain.chat import (
 )
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
+from services.agent.domain.ledger import ToolCallState, outcome_of
 from services.agent.domain.loop import Loop
 from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
 from services.agent.domain.models import (
@@ -213,7 +214,7 @@ class TurnJournal:
         self.messages: list[Message] = []
         self.states: list[RunState] = []
         self.offered: Offered | None = None
-        self.started: frozenset[ToolCallId] = frozenset()
+        self.calls: dict[ToolCallId, ToolCallState] = {}
         self.steps = 0
         self.usage = Usage()
         self.endings: list[Ending] = []
@@ -228,21 +229,33 @@ class TurnJournal:
             self.states.append(state)
             self.offered = offered or self.offered
 
-    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
+    async def append_assistant(
+        self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
+    ) -> Message:
         with self._write():
             assert draft.tool_calls
             self.steps += 1
             self.usage += usage
-            self.started = frozenset()
+            self.states.append(RunState.EXECUTING)
+            for place, asked in enumerate(draft.tool_calls):
+                started = place in starting
+                self.calls[asked.id] = ToolCallState.STARTED if started else ToolCallState.PLANNED
             return self._commit(draft)
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
         with self._write():
-            self.started |= set(call_ids)
+            self.states.append(RunState.EXECUTING)
+            self.calls |= dict.fromkeys(call_ids, ToolCallState.STARTED)
 
-    async def append_tool_result(self, draft: Draft) -> Message:
+    async def append_tool_results(
+        self, drafts: Sequence[Draft], *, then: RunState | None = None
+    ) -> Sequence[Message]:
         with self._write():
-            return self._commit(draft)
+            for draft in drafts:
+                assert draft.tool_call_id is not None
+                self.calls[draft.tool_call_id], _ = outcome_of(draft)
+            self.states += [] if then is None else [then]
+            return [self._commit(draft) for draft in drafts]
 
     async def finish(
         self,
@@ -256,7 +269,20 @@ class TurnJournal:
             self.endings.append(ending)
             self.steps += steps
             self.usage += usage or Usage()
-            return [self._commit(each) for each in last_messages(self.messages, ending, closing)]
+            open_calls = [call for call in self._asked() if call.id in self._open()]
+            return [self._commit(each) for each in last_messages(open_calls, ending, closing)]
+
+    @property
+    def started(self) -> frozenset[ToolCallId]:
+        """Calls that are begun and have no result."""
+        return frozenset(id_ for id_, state in self.calls.items() if state is ToolCallState.STARTED)
+
+    def _open(self) -> set[ToolCallId]:
+        unfinished = {ToolCallState.PLANNED, ToolCallState.STARTED}
+        return {id_ for id_, state in self.calls.items() if state in unfinished}
+
+    def _asked(self) -> list[ToolCall]:
+        return [asked for message in self.messages for asked in message.tool_calls]
 
     def _write(self) -> "_Write":
         assert not self.endings, "a write after the end"
@@ -277,6 +303,7 @@ class TurnJournal:
             session_id=SESSION,
             run_id=RunId("r1"),
             sequence=sequence,
+            step=self.steps,
             create_time=START,
         )
         self.messages.append(message)

@@ -27,6 +27,7 @@ from services.common.identity import Role as TenantRole
 from services.common.ids import new_id
 
 QUEUE_LIMIT = 5
+TENANT_QUEUE_LIMIT = 100_000
 LEASE = timedelta(seconds=30)
 AT_ONCE = timedelta(0)
 """A lease that has lapsed by the next look."""
@@ -82,18 +83,24 @@ def memory_stores() -> Stores:
         agents=MemoryAgentStore(database),
         sessions=MemorySessionStore(database),
         messages=MemoryMessageStore(database),
-        runs=MemoryRunStore(database, queue_limit=QUEUE_LIMIT),
+        runs=MemoryRunStore(
+            database, queue_limit=QUEUE_LIMIT, tenant_queue_limit=TENANT_QUEUE_LIMIT
+        ),
         queue=MemoryRunQueue(database),
     )
 
 
-def postgres_stores(pool: Pool, *, queue_limit: int = QUEUE_LIMIT) -> Stores:
+def postgres_stores(
+    pool: Pool, *, queue_limit: int = QUEUE_LIMIT, tenant_queue_limit: int = TENANT_QUEUE_LIMIT
+) -> Stores:
     """Stores over a pool."""
     return Stores(
         agents=PostgresAgentStore(pool, new_id=new_id),
         sessions=PostgresSessionStore(pool, new_id=new_id),
         messages=PostgresMessageStore(pool),
-        runs=PostgresRunStore(pool, new_id=new_id, queue_limit=queue_limit),
+        runs=PostgresRunStore(
+            pool, new_id=new_id, queue_limit=queue_limit, tenant_queue_limit=tenant_queue_limit
+        ),
         queue=PostgresRunQueue(pool, new_id=new_id),
     )
 

@@ -55,7 +55,7 @@ WRITES: dict[str, Write] = {
     "set_state": lambda journal: journal.set_state(RunState.THINKING),
     "append_assistant": lambda journal: journal.append_assistant(asking(call("z")), usage=Usage()),
     "start_tool_calls": lambda journal: journal.start_tool_calls([ToolCallId("z")]),
-    "append_tool_result": lambda journal: journal.append_tool_result(result_of(call("z"))),
+    "append_tool_results": lambda journal: journal.append_tool_results([result_of(call("z"))]),
     "finish": lambda journal: journal.finish(ENDED, [answer()]),
 }
 
@@ -152,7 +152,7 @@ class TestLeases:
 
         standing = await stores.queue.renew([claim], lease=LEASE)
 
-        assert {claim.run.id: Standing(cancel_requested=False, agent_gone=False)} == standing
+        assert {claim.run.id: Standing(cancel_reason=None, agent_gone=False)} == standing
         assert standing == await stores.queue.standing([claim])
         assert await stores.queue.claim(lease=LEASE, most=1) == []
 
@@ -180,7 +180,7 @@ class TestLeases:
         run = await stores.started()
         claim = await stores.claimed()
         await stores.runs.cancel(ALICE, run.id)
-        told = {run.id: Standing(cancel_requested=True, agent_gone=False)}
+        told = {run.id: Standing(cancel_reason=StopReason.CANCELLED, agent_gone=False)}
 
         assert told == await stores.queue.standing([claim])
         assert told == await stores.queue.renew([claim], lease=LEASE)
@@ -189,7 +189,7 @@ class TestLeases:
         run = await stores.started()
         claim = await stores.claimed()
         await stores.agents.delete(ALICE, run.agent_id)
-        told = {run.id: Standing(cancel_requested=False, agent_gone=True)}
+        told = {run.id: Standing(cancel_reason=None, agent_gone=True)}
 
         assert told == await stores.queue.standing([claim])
         assert told == await stores.queue.renew([claim], lease=LEASE)
@@ -312,7 +312,7 @@ class TestJournal:
             tool_name="look",
             citations=(CITATION,),
         )
-        second = await journal.append_tool_result(found)
+        [second] = await journal.append_tool_results([found])
         last = await journal.finish(ENDED, [answer()], usage=Usage(20, 3), steps=1)
 
         assert [first, second, *last] == (await stores.said(run))[1:]
@@ -403,7 +403,7 @@ class TestJournal:
         run = await stores.started()
         journal = stores.queue.journal(await stores.claimed())
         await journal.append_assistant(asking(call("a"), call("b")), usage=Usage())
-        await journal.append_tool_result(result_of(call("b")))
+        await journal.append_tool_results([result_of(call("b"))])
 
         await journal.finish(FAILED)
 
@@ -419,7 +419,7 @@ class TestJournal:
         await journal.append_assistant(asking(call("a")), usage=Usage())
         await journal.start_tool_calls([ToolCallId("a")])
         started = await stores.queue.context(claim)
-        await journal.append_tool_result(result_of(call("a")))
+        await journal.append_tool_results([result_of(call("a"))])
         await journal.append_assistant(asking(call("b")), usage=Usage())
 
         assert {"a"} == started.started_calls
@@ -429,7 +429,7 @@ class TestJournal:
         run = await stores.started()
         lost = stores.queue.journal(await stores.claimed(lease=AT_ONCE))
         await lost.append_assistant(asking(call("a"), call("b")), usage=Usage(5, 6))
-        await lost.append_tool_result(result_of(call("a")))
+        await lost.append_tool_results([result_of(call("a"))])
 
         context = await stores.queue.context(await stores.claimed())
 

@@ -352,7 +352,7 @@ class TestRuns:
         with pytest.raises(QueueFullError) as full:
             await stores.runs.start(ALICE, session.id, "No")
 
-        assert {"limit": str(QUEUE_LIMIT)} == full.value.metadata
+        assert {"limit": str(QUEUE_LIMIT), "scope": "session"} == full.value.metadata
         assert len(await stores.said(session)) == QUEUE_LIMIT
 
     async def test_without_an_agent_that_one_sees_nothing_is_accepted(self, stores: Stores) -> None:
@@ -436,7 +436,7 @@ class TestRuns:
         journal = stores.queue.journal(claim)
         asked = [call("a"), call("b")]
         await journal.append_assistant(asking(*asked), usage=run.usage)
-        await journal.append_tool_result(result_of(asked[0]))
+        await journal.append_tool_results([result_of(asked[0])])
         await stores.queue.hand_back(claim)
 
         await stores.runs.cancel(ALICE, run.id)

@@ -62,6 +62,24 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         run = await self._runs.cancel(current_identity(), RunId(canonical_id(request.run_id)))
         return pb.CancelRunResponse(run=convert.from_run(run))
 
+    async def RetryRun(self, request: pb.RetryRunRequest, context: Context) -> pb.RetryRunResponse:
+        """The run, back in line."""
+        run = await self._runs.retry(current_identity(), RunId(canonical_id(request.run_id)))
+        return pb.RetryRunResponse(run=convert.from_run(run))
+
+    async def ListToolCalls(
+        self, request: pb.ListToolCallsRequest, context: Context
+    ) -> pb.ListToolCallsResponse:
+        """A run's tool calls."""
+        identity, run_id = current_identity(), RunId(canonical_id(request.run_id))
+        paged = PagedList.of(self._tokens, "tool_calls", identity, run_id)
+        page = paged.page(request.page_size, request.page_token)
+        calls = await self._runs.tool_calls(identity, run_id, page)
+        return pb.ListToolCallsResponse(
+            tool_calls=map(convert.from_tool_call, calls.items),
+            next_page_token=paged.next_token(calls, lambda call: call.position),
+        )
+
     async def WatchSession(
         self, request: pb.WatchSessionRequest, context: Context
     ) -> AsyncIterator[pb.WatchSessionResponse]:

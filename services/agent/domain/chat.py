@@ -212,10 +212,11 @@ class RunContext:
         agent: as it was when the run was first taken.
         identity: on whose behalf it works.
         history: messages of the turns before, oldest first, turns in the order in which they were
-            accepted; at most the window's number, so the oldest turn may lack its beginning.
-        turn: messages of this run by sequence; the first is the user's.
-        started_calls: calls of the last assistant message whose execution was announced by
-            `RunJournal.start_tool_calls`; one without result may or may not have had its effect.
+            accepted, without discarded ones; at most the window's number, so the oldest turn may
+            lack its beginning.
+        turn: messages of this run by sequence, without discarded ones; the first is the user's.
+        started_calls: calls that an earlier worker began, STARTED and without result; each may or
+            may not have had its effect.
     """
 
     run: Run

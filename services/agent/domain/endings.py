@@ -8,7 +8,7 @@ from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.run_models import RunError, RunState, StopReason
 
 CANCELLED: Final = Ending(RunState.CANCELLED, StopReason.CANCELLED)
-CANCELLED_NOTICE: Final = "Stopped at the user's request."
+INTERRUPTED: Final = Ending(RunState.CANCELLED, StopReason.INTERRUPTED)
 
 AGENT_DELETED: Final = Ending(
     RunState.ERROR,
@@ -30,50 +30,44 @@ INTERNAL: Final = Ending(
     RunError("INTERNAL", "An internal error kept this message from being answered."),
 )
 
+_WHY_STOPPED: Final = {
+    StopReason.CANCELLED: "Stopped at the user's request.",
+    StopReason.INTERRUPTED: "Stopped, because the user sent another message.",
+}
+
 
 def notice(text: str) -> Draft:
     """A word of ChatMind's own to whoever reads the conversation."""
     return Draft(Role.SYSTEM, text)
 
 
-def unanswered(turn: Iterable[Draft]) -> tuple[ToolCall, ...]:
-    """The calls of a run's messages that have no result, in the order in which they were asked.
-
-    Args:
-        turn: messages of one run, in order; may begin at the last ASSISTANT message with calls,
-            as a model is only asked again once all calls before are answered.
-    """
-    open_calls: dict[str, ToolCall] = {}
-    for message in turn:
-        if message.role is Role.ASSISTANT:
-            open_calls |= {call.id: call for call in message.tool_calls}
-        elif message.role is Role.TOOL and message.tool_call_id is not None:
-            open_calls.pop(message.tool_call_id, None)
-    return tuple(open_calls.values())
-
-
-def last_messages(turn: Iterable[Draft], ending: Ending, closing: Sequence[Draft]) -> list[Draft]:
+def last_messages(
+    open_calls: Iterable[ToolCall], ending: Ending, closing: Sequence[Draft] = ()
+) -> list[Draft]:
     """All that is committed at the end of a run: results that are missing, then what closes it.
 
     Args:
-        turn: as in `unanswered`.
+        open_calls: calls that have no result, in the order in which they were asked for.
         ending: how the run ends.
-        closing: what its worker, or whoever stopped it, has to say.
+        closing: what its worker has to say; a word why there is no answer is added to it.
     """
-    missing = [_never_answered(call, ending) for call in unanswered(turn)]
+    missing = [_never_answered(call, ending) for call in open_calls]
+    why = ending.error.message if ending.error else _WHY_STOPPED.get(ending.stop_reason)
     told = any(draft.role is Role.SYSTEM for draft in closing)
-    if ending.state is RunState.ERROR and ending.error is not None and not told:
-        return [*missing, *closing, notice(ending.error.message)]
-    return [*missing, *closing]
+    return [*missing, *closing, *([] if told or why is None else [notice(why)])]
+
+
+def cut_off_word(ending: Ending) -> str:
+    """The error, in a word for programs, of a call that this end cuts off."""
+    return "cancelled" if ending.state is RunState.CANCELLED else "interrupted"
 
 
 def _never_answered(call: ToolCall, ending: Ending) -> Draft:
     cancelled = ending.state is RunState.CANCELLED
-    text = "cancelled by the user" if cancelled else "interrupted: the run ended before a result"
     return Draft(
         Role.TOOL,
-        text,
+        "cancelled by the user" if cancelled else "interrupted: the run ended before a result",
         tool_call_id=call.id,
         tool_name=call.name,
-        metadata={"error": "cancelled" if cancelled else "interrupted"},
+        metadata={"error": cut_off_word(ending)},
     )

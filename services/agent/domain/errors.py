@@ -1,6 +1,7 @@
 """What can go wrong in the agent service, each with a reason of the contract."""
 
 from collections.abc import Iterable
+from typing import Final, Literal
 
 from services.common.errors import (
     FailedPreconditionError,
@@ -11,6 +12,8 @@ from services.common.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+
+_QUEUE_RETRY_AFTER: Final = 2.0
 
 
 def unknown(resource: str, identifier: str) -> NotFoundError:
@@ -90,17 +93,32 @@ class AgentDeletedError(FailedPreconditionError):
         return cls("The session's agent was deleted.", metadata={"agent_id": agent_id})
 
 
+class RunNotFailedError(FailedPreconditionError):
+    """Only what ended in ERROR can be retried."""
+
+    reason = "RUN_NOT_FAILED"
+
+    @classmethod
+    def of(cls, run_id: str, state: str) -> "RunNotFailedError":
+        """The error that names the run and tells how it stands instead."""
+        return cls(
+            f"The run is {state}; only one that ended in ERROR can be retried.",
+            metadata={"run_id": run_id, "state": state},
+        )
+
+
 class QueueFullError(ResourceExhaustedError):
-    """Too many messages of the session wait."""
+    """Too many messages of the session, or of the tenant, wait."""
 
     reason = "QUEUE_FULL"
 
     @classmethod
-    def of(cls, limit: int) -> "QueueFullError":
-        """The error that tells how many may wait."""
+    def of(cls, limit: int, *, scope: Literal["session", "tenant"]) -> "QueueFullError":
+        """The error that tells how many may wait, and where."""
         return cls(
-            f"{limit} messages of the session are not answered yet.",
-            metadata={"limit": str(limit)},
+            f"{limit} messages of the {scope} are not answered yet.",
+            metadata={"limit": str(limit), "scope": scope},
+            retry_after=_QUEUE_RETRY_AFTER,
         )
 
 

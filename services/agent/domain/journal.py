@@ -1,6 +1,6 @@
 """What every store's journal is wrapped in: drafts are made fit, and hints follow each write."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -28,18 +28,23 @@ class HintingJournal:
         await self._journal.set_state(state, offered=offered)
         self._notifier.notify(self._session_id)
 
-    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
-        message = await self._journal.append_assistant(fit(draft), usage=usage)
+    async def append_assistant(
+        self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
+    ) -> Message:
+        message = await self._journal.append_assistant(fit(draft), usage=usage, starting=starting)
         self._notifier.notify(self._session_id)
         return message
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
         await self._journal.start_tool_calls(call_ids)
-
-    async def append_tool_result(self, draft: Draft) -> Message:
-        message = await self._journal.append_tool_result(fit(draft))
         self._notifier.notify(self._session_id)
-        return message
+
+    async def append_tool_results(
+        self, drafts: Sequence[Draft], *, then: RunState | None = None
+    ) -> Sequence[Message]:
+        messages = await self._journal.append_tool_results([*map(fit, drafts)], then=then)
+        self._notifier.notify(self._session_id)
+        return messages
 
     async def finish(
         self,

@@ -2,13 +2,15 @@
 
 PLANNING assembles what the run works with. THINKING asks the model. A reply that asks for tools is
 committed before any of them runs. EXECUTING runs them side by side and commits one result per call,
-in the order of the calls. Then the model is asked again, or the run ends. Whoever takes up a run
-whose worker was lost goes on behind the last committed message.
+in the order of the calls, each as soon as those before it are. Then the model is asked again, or
+the run ends. So a step costs two commits, and a third where a tool must not run twice. Whoever
+takes up a run whose worker was lost goes on behind the last committed message.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Final, assert_never
 
 from services.agent.domain import engine, replies
@@ -22,7 +24,8 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
     UnknownModelError,
 )
-from services.agent.domain.messages import Draft, ToolCall
+from services.agent.domain.ledger import idempotency_key
+from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.ports import RunJournal
@@ -68,7 +71,6 @@ class Loop:
         Raises:
             FencedError: the run is no longer this worker's.
         """
-        await journal.set_state(RunState.PLANNING)
         try:
             plan = await self.planner.plan(context)
         except UnknownModelError as error:
@@ -87,11 +89,12 @@ class _Turn:
         self._plan = plan
         self._context = context
         self._journal = journal
-        self._limits = context.agent.settings.limits
-        self._messages: list[Draft] = list(context.turn)
+        self._limits = context.run.bounds(context.agent.settings.limits)
+        self._messages: list[Message] = list(context.turn)
         self._offered: Offered | None = plan.offered
         started = context.run.start_time or loop.clock()
         self._deadline = started + self._limits.duration
+        self._thinking = False
 
     async def drive(self) -> Ending:
         progress, step = engine.begin(
@@ -121,8 +124,7 @@ class _Turn:
         if not progress.affords(prepared.tokens):
             return OutOf(StopReason.MAX_TOKENS)
         left = progress.tokens_left(prepared.tokens)
-        await self._journal.set_state(RunState.THINKING, offered=self._offered)
-        self._offered = None
+        await self._think()
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
                 reply = await self._plan.model.complete(prepared.bounded(left))
@@ -138,42 +140,80 @@ class _Turn:
 
     async def _run_tools(self, step: RunTools) -> Event:
         calls, before = step.calls, len(self._messages)
+        self._thinking = False
         if step.reply is not None:
             draft = replies.asking(step.reply, model=self._plan.offered.model)
-            message = await self._journal.append_assistant(draft, usage=step.usage)
+            message = await self._journal.append_assistant(
+                draft, usage=step.usage, starting=self._repeatable(calls)
+            )
             self._messages.append(message)
             calls = _as_committed(calls, message.tool_calls)
-        await self._journal.set_state(RunState.EXECUTING)
-        await self._announce(calls)
+        else:
+            again = [calls[place].call.id for place in self._repeatable(calls)]
+            if again:
+                await self._journal.start_tool_calls(again)
         await self._answer(calls)
         stored = sum(wire_size(message) for message in self._messages[before:])
         return Executed(recorded=step.reply is not None, stored=stored)
 
-    async def _announce(self, calls: Sequence[PlannedCall]) -> None:
-        """Note which calls must not be begun a second time."""
-        ids = [each.call.id for each in calls if each.answer is None and self._once(each.call)]
-        if ids:
-            await self._journal.start_tool_calls(ids)
+    def _repeatable(self, calls: Sequence[PlannedCall]) -> list[int]:
+        """Places of the calls that do no harm if they are noted as begun too early."""
+        return [
+            place
+            for place, each in enumerate(calls)
+            if each.answer is None
+            and each.call.name in self._plan.tools
+            and not self._once(each.call)
+        ]
 
     def _once(self, call: ToolCall) -> bool:
+        """Whether a call must not be begun a second time."""
         tool = self._plan.tools.get(call.name)
         return tool is not None and not tool.spec.idempotent
 
+    async def _announce(self, calls: Sequence[PlannedCall]) -> frozenset[ToolCallId]:
+        """Note the first of those that must not be begun a second time; gives their ids."""
+        once = [each.call.id for each in calls if each.answer is None and self._once(each.call)]
+        first = once[:TOOLS_AT_ONCE]
+        if first:
+            await self._journal.start_tool_calls(first)
+        return frozenset(first)
+
     async def _answer(self, calls: Sequence[PlannedCall]) -> None:
         """Give each call its one result, committed in the order of the calls."""
+        announced = await self._announce(calls)
         results: dict[ToolCallId, ToolResult] = {}
         gate = asyncio.Semaphore(TOOLS_AT_ONCE)
 
         async def execute_one(planned: PlannedCall) -> None:
+            call = planned.call
             async with gate:
-                results[planned.call.id] = planned.answer or await self._execute(planned.call)
+                if planned.answer is None and self._once(call) and call.id not in announced:
+                    await self._journal.start_tool_calls([call.id])
+                results[call.id] = planned.answer or await self._execute(call)
 
         async with background_tasks() as tasks:
-            running = [tasks.start(each.call.name, execute_one(each)) for each in calls]
-            for planned, task in zip(calls, running, strict=True):
-                await task
-                draft = replies.result(planned.call, results.pop(planned.call.id))
-                self._messages.append(await self._journal.append_tool_result(draft))
+            waiting = [
+                (each.call, tasks.start(each.call.name, execute_one(each))) for each in calls
+            ]
+            while waiting:
+                await waiting[0][1]
+                ready = list(takewhile(lambda pair: pair[1].done(), waiting))
+                waiting = waiting[len(ready) :]
+                drafts = [replies.result(call, results.pop(call.id)) for call, _ in ready]
+                await self._record(drafts, last=not waiting)
+
+    async def _record(self, results: Sequence[Draft], *, last: bool) -> None:
+        """Commit results; after the last ones the model is asked again."""
+        then = RunState.THINKING if last else None
+        self._messages += await self._journal.append_tool_results(results, then=then)
+        self._thinking = last
+
+    async def _think(self) -> None:
+        """Tell that the model is asked, where the last results have not told so already."""
+        if self._offered is not None or not self._thinking:
+            await self._journal.set_state(RunState.THINKING, offered=self._offered)
+            self._offered, self._thinking = None, True
 
     async def _execute(self, call: ToolCall) -> ToolResult:
         bounds = self._loop.bounds
@@ -192,7 +232,7 @@ class _Turn:
             agent=context.agent,
             session_id=context.run.session_id,
             run_id=context.run.id,
-            call_key=f"{context.run.id}:{call.id}",
+            call_key=idempotency_key(context.run.id, self._step, call.id),
             next_label=first_label(
                 (each for message in self._messages for each in message.tool_calls),
                 call.id,
@@ -224,6 +264,11 @@ class _Turn:
             for call in calls
             if call.id in begun and (call.name not in self._plan.tools or self._once(call))
         )
+
+    @property
+    def _step(self) -> int:
+        """The step that the newest calls belong to."""
+        return next(each.step for each in reversed(self._messages) if each.tool_calls)
 
     def _seconds_left(self) -> float:
         return (self._deadline - self._loop.clock()).total_seconds()

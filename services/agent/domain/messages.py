@@ -93,18 +93,22 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Message(Draft):
-    """A committed message; never changed. The attributes of a draft, and:
+    """A committed message; only ever discarded. The attributes of a draft, and:
 
     Attributes:
         id: a UUIDv7.
         session_id: the session it belongs to.
         run_id: the run it belongs to.
         sequence: 1, 2, 3 … per session without gaps, in the order of commits.
+        step: the run's step count when it was committed.
         create_time: when it was committed.
+        discarded: no model is shown it any more.
     """
 
     id: MessageId = field(kw_only=True)
     session_id: SessionId = field(kw_only=True)
     run_id: RunId = field(kw_only=True)
     sequence: int = field(kw_only=True)
+    step: int = field(kw_only=True)
     create_time: datetime = field(kw_only=True)
+    discarded: bool = field(default=False, kw_only=True)

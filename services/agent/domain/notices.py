@@ -38,6 +38,7 @@ def limit_notice(reason: StopReason, limits: RunLimits) -> str:
             | StopReason.CRASH_LOOP
             | StopReason.INTERNAL
             | StopReason.AGENT_DELETED
+            | StopReason.INTERRUPTED
         ):
             return "This message could not be answered."
         case _:

@@ -3,8 +3,15 @@
 from enum import Enum, auto
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.endings import AGENT_DELETED, CANCELLED, CRASH_LOOP, INTERNAL
+from services.agent.domain.endings import (
+    AGENT_DELETED,
+    CANCELLED,
+    CRASH_LOOP,
+    INTERNAL,
+    INTERRUPTED,
+)
 from services.agent.domain.queue import Claim, Standing
+from services.agent.domain.run_models import StopReason
 
 
 class Outcome(Enum):
@@ -14,6 +21,7 @@ class Outcome(Enum):
     LOST = auto()
     HAND_BACK = auto()
     CANCEL = auto()
+    INTERRUPT = auto()
     AGENT_GONE = auto()
     CRASH_LOOP = auto()
     FAIL = auto()
@@ -24,6 +32,8 @@ class Outcome(Enum):
         match self:
             case Outcome.CANCEL:
                 return CANCELLED
+            case Outcome.INTERRUPT:
+                return INTERRUPTED
             case Outcome.AGENT_GONE:
                 return AGENT_DELETED
             case Outcome.CRASH_LOOP:
@@ -36,8 +46,8 @@ class Outcome(Enum):
 
 def of_claim(claim: Claim, *, crash_limit: int) -> Outcome | None:
     """What becomes of a run that was just taken; None where it is to be worked on."""
-    if claim.run.cancel_requested:
-        return Outcome.CANCEL
+    if claim.run.cancel_reason is not None:
+        return _stop(claim.run.cancel_reason)
     return Outcome.CRASH_LOOP if claim.crashes >= crash_limit else None
 
 
@@ -45,6 +55,10 @@ def of_standing(standing: Standing | None) -> Outcome | None:
     """What becomes of a run that stands so, None being lost; None where it goes on."""
     if standing is None:
         return Outcome.LOST
-    if standing.cancel_requested:
-        return Outcome.CANCEL
+    if standing.cancel_reason is not None:
+        return _stop(standing.cancel_reason)
     return Outcome.AGENT_GONE if standing.agent_gone else None
+
+
+def _stop(reason: StopReason) -> Outcome:
+    return Outcome.INTERRUPT if reason is StopReason.INTERRUPTED else Outcome.CANCEL

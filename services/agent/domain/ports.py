@@ -1,6 +1,6 @@
 """What the agent service needs from outside, by what the caller needs of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from services.agent.domain.chat import (
@@ -118,29 +118,40 @@ class RunJournal(Protocol):
             FencedError: the run is no longer this worker's.
         """
 
-    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
+    async def append_assistant(
+        self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
+    ) -> Message:
         """Commit what the model asks to be executed, before anything is; counts one step.
+
+        The run is EXECUTING then, its calls PLANNED.
 
         Args:
             draft: an ASSISTANT message with tool calls.
             usage: what this reply cost; added to the run's.
+            starting: places, from 0, of the calls that are executed next and so are STARTED.
 
         Raises:
             FencedError: the run is no longer this worker's.
         """
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
-        """Note that these calls of the last assistant message are about to be executed.
+        """Note that these calls of the last assistant message are executed next; once more, maybe.
 
-        Needed for tools that are not idempotent; a later worker finds the ids in
-        `RunContext.started_calls`.
+        The run is EXECUTING then. A later worker finds those without result in
+        `RunContext.started_calls`; what is not idempotent must be STARTED before it is executed.
 
         Raises:
             FencedError: the run is no longer this worker's.
         """
 
-    async def append_tool_result(self, draft: Draft) -> Message:
-        """Commit the one result of a call, as a TOOL message.
+    async def append_tool_results(
+        self, drafts: Sequence[Draft], *, then: RunState | None = None
+    ) -> Sequence[Message]:
+        """Commit the one result each of some calls, as TOOL messages.
+
+        Args:
+            drafts: at least one, in the order of the calls, with none left out before them.
+            then: where the run stands from now on, if it moves on.
 
         Raises:
             FencedError: the run is no longer this worker's.
@@ -157,7 +168,9 @@ class RunJournal(Protocol):
         """Commit the end of the run with its last messages; nothing of the run follows.
 
         Calls still without result are answered first, as interrupted. An ERROR without a SYSTEM
-        message among `closing` gets one from its `error.message`.
+        message among `closing` gets one from its `error.message`. A run that was asked to stop ends
+        CANCELLED, for the reason it was asked for, and in no other way. All messages of a discarded
+        run are discarded.
 
         Args:
             ending: final state, stop reason and error.

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from services.agent.domain.chat import RunContext
 from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.run_models import Run
+from services.agent.domain.run_models import Run, StopReason
 
 MAX_HISTORY_BYTES: Final = 8 * 1024 * 1024
 """What the messages of past turns that a run is given take on the wire at most."""
@@ -34,11 +34,11 @@ class Standing:
     """What a worker learns of a run that it still holds.
 
     Attributes:
-        cancel_requested: somebody asked for it to be stopped.
+        cancel_reason: it was asked to stop, for CANCELLED or INTERRUPTED.
         agent_gone: its agent was deleted, or the user no longer sees it.
     """
 
-    cancel_requested: bool
+    cancel_reason: StopReason | None
     agent_gone: bool
 
 
@@ -46,9 +46,10 @@ class RunQueue(Protocol):
     """What workers take runs from; times are the database's, never the worker's."""
 
     async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
-        """Take runs whose worker was lost, then waiting ones, the oldest first.
+        """Take runs whose worker was lost, then waiting ones, one of each tenant in turn.
 
-        Only the first unfinished run of a session is given out, to one worker at a time.
+        Only the first unfinished run of a session is given out, to one worker at a time. Within a
+        tenant the longest wait counts.
         """
 
     async def context(self, claim: Claim) -> RunContext:

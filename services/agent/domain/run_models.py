@@ -1,6 +1,6 @@
 """Runs: the work that answers one user message each, and what is known of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -9,6 +9,7 @@ from services.agent.domain.models import (
     KnowledgeBaseId,
     MessageId,
     RunId,
+    RunLimits,
     SessionId,
 )
 
@@ -45,6 +46,7 @@ class StopReason(Enum):
     CRASH_LOOP = "crash_loop"
     INTERNAL = "internal"
     AGENT_DELETED = "agent_deleted"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,21 @@ class RunError:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run's earlier attempts have used up.
+
+    Attributes:
+        steps: how often the model was asked.
+        calls: tool calls.
+        tokens: in and out together.
+    """
+
+    steps: int = 0
+    calls: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The work that answers one user message.
 
@@ -112,13 +129,16 @@ class Run:
         turn: that message's sequence; runs of a session are worked on in this order.
         state: where it stands.
         stop_reason: why it ended.
-        step_count: how often the model has been asked.
-        usage: what the model has processed so far.
+        step_count: how often the model has been asked, in all attempts together.
+        usage: what the model has processed so far, in all attempts together.
         offered: what the model could use; None until planned.
         error: what went wrong, with ERROR.
-        cancel_requested: a cancel was asked for and is not done yet.
+        cancel_reason: it was asked to stop, for CANCELLED or INTERRUPTED, and has not done so yet.
+        discarded: it was rolled back; no model is shown its messages any more.
+        attempt: from 1, counted up whenever it is retried after an ERROR.
+        before: what the attempts before this one used up.
         create_time: when it was accepted.
-        start_time: when a worker first took it.
+        start_time: when a worker first took it in this attempt.
         end_time: when it ended.
     """
 
@@ -136,13 +156,36 @@ class Run:
     usage: Usage = Usage()
     offered: Offered | None = None
     error: RunError | None = None
-    cancel_requested: bool = False
+    cancel_reason: StopReason | None = None
+    discarded: bool = False
+    attempt: int = 1
+    before: Spent = Spent()
     start_time: datetime | None = None
     end_time: datetime | None = None
 
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether it was asked to stop and has not done so yet."""
+        return self.cancel_reason is not None
+
+    def bounds(self, limits: RunLimits) -> RunLimits:
+        """What bounds its counts, as each attempt has the limits to itself."""
+        tokens = limits.max_tokens
+        return replace(
+            limits,
+            max_steps=limits.steps + self.before.steps,
+            max_tool_calls=limits.tool_calls + self.before.calls,
+            max_tokens=None if tokens is None else tokens + self.before.tokens,
+        )
+
 
 class WhenBusy(Enum):
-    """What happens to a message for a session that is busy with another run."""
+    """What happens to a message for a session that is busy with other runs.
+
+    INTERRUPT ends them all and keeps what they did; ROLLBACK discards them and their messages too.
+    """
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
+    INTERRUPT = "interrupt"
+    ROLLBACK = "rollback"

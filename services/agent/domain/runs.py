@@ -1,6 +1,7 @@
-"""Runs as their users start, see and stop them."""
+"""Runs as their users start, see, stop and retry them."""
 
 from services.agent.domain import hints
+from services.agent.domain.ledger import ToolCallRecord
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.run_models import Run, WhenBusy
@@ -11,7 +12,7 @@ from services.common.paging import Listing, Page
 
 
 class Runs:
-    """Starts, shows and stops runs; each is seen by its user alone."""
+    """Starts, shows, stops and retries runs; each is seen by its user alone."""
 
     def __init__(self, store: RunStore, *, sessions: SessionStore, notifier: Notifier) -> None:
         self._store = store
@@ -33,6 +34,8 @@ class Runs:
         )
         self._notifier.notify(session_id)
         self._notifier.notify(hints.RUNS)
+        if when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}:
+            self._notifier.notify(hints.STOPS)
         return started
 
     async def get(self, identity: Identity, run_id: RunId) -> Run:
@@ -47,6 +50,24 @@ class Runs:
         """
         await self._sessions.get(identity, session_id)
         return page.cut(await self._store.list(identity, session_id, page.with_one_more()))
+
+    async def tool_calls(
+        self, identity: Identity, run_id: RunId, page: Page
+    ) -> Listing[ToolCallRecord]:
+        """A run's tool calls, in the order in which the model asked for them.
+
+        Raises:
+            NotFoundError: the user has no such run.
+        """
+        await self._store.get(identity, run_id)
+        return page.cut(await self._store.tool_calls(identity, run_id, page.with_one_more()))
+
+    async def retry(self, identity: Identity, run_id: RunId) -> Run:
+        """Put a run that ended in ERROR back in line; see `RunStore.retry`."""
+        run = await self._store.retry(identity, run_id)
+        self._notifier.notify(run.session_id)
+        self._notifier.notify(hints.RUNS)
+        return run
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         """Ask for a run to be stopped; may be repeated, and changes nothing after the end.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from services.agent.domain.ledger import ToolCallRecord
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Agent, AgentId, AgentSettings, RunId, Session, SessionId
 from services.agent.domain.run_models import Run, WhenBusy
@@ -195,7 +196,8 @@ class Pulse:
 
     Attributes:
         last_sequence: sequence of the newest message.
-        runs: those from a turn on, in turn order, as they stood at the same moment.
+        runs: those from a turn on, and all that have not ended, as they stood at the same moment,
+            in turn order.
     """
 
     last_sequence: int
@@ -216,14 +218,16 @@ class RunStore(Protocol):
     ) -> tuple[Run, Message]:
         """Commit a user message and the run that will answer it; what came first if repeated.
 
-        The session's title is taken from its first message where it has none.
+        With INTERRUPT and ROLLBACK, those runs of the session that have not ended do so first: at
+        once where no worker holds them, else by their workers, which `hints.STOPS` tells. The
+        session's title is taken from its first message where it has none.
 
         Raises:
             NotFoundError: the user has no such session.
             RequestIdReusedError: the request came before with other content.
             RunInProgressError: with REJECT, a run of the session has not ended.
             AgentDeletedError: the session's agent is gone.
-            QueueFullError: too many runs of the session have not ended.
+            QueueFullError: too many runs of the session, or of the tenant, have not ended.
         """
 
     async def get(self, identity: Identity, run_id: RunId) -> Run:
@@ -243,13 +247,30 @@ class RunStore(Protocol):
             NotFoundError: the user has no such run.
         """
 
+    async def retry(self, identity: Identity, run_id: RunId) -> Run:
+        """Put a run that ended in ERROR back in line; one that has not ended stays as it is.
+
+        It goes on behind what it has committed, in a new attempt, with its agent as it is then. The
+        SYSTEM message that told of the failure is discarded. Admins of the tenant may do this too.
+
+        Raises:
+            NotFoundError: no such run is the user's, or the tenant's where the user is an admin.
+            RunNotFailedError: it ended otherwise.
+            AgentDeletedError: its agent is gone.
+        """
+
+    async def tool_calls(
+        self, identity: Identity, run_id: RunId, page: Page
+    ) -> Sequence[ToolCallRecord]:
+        """A run's tool calls, the first one first; the sort key of the page is the position."""
+
     async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
         """Where a session stands.
 
         Args:
             identity: the user.
             session_id: the session.
-            from_turn: runs of earlier turns are left out.
+            from_turn: runs of earlier turns are left out once they have ended.
 
         Raises:
             NotFoundError: the user has no such session.

@@ -58,20 +58,8 @@ def window_to_json(window: Window) -> JsonObject:
     return _present(asdict(window))
 
 
-def settings_to_json(settings: AgentSettings) -> JsonObject:
-    """An agent's settings as JSON."""
-    return {
-        **asdict(settings),
-        "options": options_to_json(settings.options),
-        "retrieval": retrieval_to_json(settings.retrieval),
-        "limits": limits_to_json(settings.limits),
-        "window": window_to_json(settings.window),
-        "visibility": settings.visibility.value,
-    }
-
-
 def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
-    """An agent's settings from JSON, or from a row with these columns."""
+    """An agent's settings from its row, or from that as JSON."""
     return AgentSettings(
         display_name=value["display_name"],
         description=value["description"],
@@ -82,7 +70,7 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         knowledge_base_ids=tuple(KnowledgeBaseId(str(id_)) for id_ in value["knowledge_base_ids"]),
         retrieval=Retrieval(**value["retrieval"]),
         limits=limits_from_json(value["limits"]),
-        window=Window(**value["window"]),
+        window=Window(**value["context_window"]),
         visibility=Visibility(value["visibility"]),
     )
 

@@ -79,16 +79,6 @@ class TestStartRun:
             assert [each.field for each in failure.violations] == ["text"]
         assert len(await alice.messages(session.id)) == 1
 
-    async def test_what_is_not_offered_is_refused(self, api: RunningAgent) -> None:
-        session = await api.alice.create_session()
-
-        for when_busy in (run_pb2.WHEN_BUSY_INTERRUPT, run_pb2.WHEN_BUSY_ROLLBACK):
-            request = pb.StartRunRequest(session_id=session.id, text="x", when_busy=when_busy)
-            failure = await api.alice.failure("StartRun", request)
-
-            assert failure.code == StatusCode.INVALID_ARGUMENT
-            assert [each.field for each in failure.violations] == ["when_busy"]
-
     async def test_a_repeat_gives_the_first_run(self, api: RunningAgent) -> None:
         alice, request_id = api.alice, new_id()
         session = await alice.create_session()

@@ -55,6 +55,7 @@ def on_the_wire(draft: Draft) -> int:
         session_id=SessionId(new_id()),
         run_id=RunId(new_id()),
         sequence=2**62,
+        step=2**31 - 1,
         create_time=now(),
     )
     return from_message(committed).ByteSize()

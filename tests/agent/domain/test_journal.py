@@ -37,9 +37,9 @@ class TestHintingJournal:
         odd = call("a\0")
 
         await journal.set_state(RunState.THINKING)
-        await journal.append_assistant(asking(odd), usage=Usage(1, 2))
-        await journal.start_tool_calls([odd.id])
-        await journal.append_tool_result(result_of(odd, "\0"))
+        [kept] = (await journal.append_assistant(asking(odd), usage=Usage(1, 2))).tool_calls
+        await journal.start_tool_calls([kept.id])
+        await journal.append_tool_results([result_of(odd, "\0")], then=RunState.THINKING)
         closing = [answer("bye\0")]
         await journal.finish(Ending(RunState.FINISHED, StopReason.END_TURN), closing, steps=1)
 
@@ -47,7 +47,7 @@ class TestHintingJournal:
         assert [each.id for each in asked.tool_calls] == ["a\ufffd"]
         assert (found.tool_call_id, found.text) == ("a\ufffd", "\ufffd")
         assert last.text == "bye\ufffd"
-        assert (notified.sent[run.session_id], notified.sent[hints.RUNS]) == (4, 1)
+        assert (notified.sent[run.session_id], notified.sent[hints.RUNS]) == (5, 1)
         ended = await stores.runs.get(ALICE, run.id)
         assert (2, Usage(1, 2)) == (ended.step_count, ended.usage)
 

@@ -16,7 +16,7 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
-from services.agent.domain.messages import Draft, Role
+from services.agent.domain.messages import Role
 from services.agent.domain.models import (
     AgentSettings,
     KnowledgeBaseId,
@@ -78,7 +78,6 @@ class TestAnswers:
         await scene.work()
 
         assert scene.journal.states == [
-            RunState.PLANNING,
             RunState.THINKING,
             RunState.EXECUTING,
             RunState.THINKING,
@@ -616,7 +615,7 @@ class TestReplies:
 class TestInterruptions:
     async def test_a_fenced_worker_stops_at_once(self) -> None:
         class Fenced(TurnJournal):
-            async def append_tool_result(self, draft: Draft) -> Any:
+            async def append_tool_results(self, *_: Any, **__: Any) -> Any:
                 raise FencedError
 
         scene = Scene(ScriptedModel(calls(call("a"), call("b"))), [PlainTool()], journal=Fenced())
@@ -666,7 +665,7 @@ class TestInterruptions:
     async def test_a_call_that_was_not_begun_is_executed_by_the_next_worker(self) -> None:
         send = PlainTool("send", idempotent=False)
         scene = Scene(ScriptedModel(calls(call("s", "send")), says("Done.")), [send])
-        scene.journal.dies_at = 4  # the state EXECUTING is told; nothing is announced yet
+        scene.journal.dies_at = 2  # the call is planned; nothing is announced yet
         with pytest.raises(WorkerLostError):
             await scene.work()
         scene.journal.dies_at = 0
@@ -679,7 +678,7 @@ class TestInterruptions:
     async def test_a_call_has_the_same_key_at_every_attempt(self) -> None:
         tool = PlainTool()
         scene = Scene(ScriptedModel(calls(call("a")), says("Done.")), [tool])
-        scene.journal.dies_at = 5  # the result is lost
+        scene.journal.dies_at = 3  # the result is lost
         scene.journal.commits_last = False
         with pytest.raises(WorkerLostError):
             await scene.work()
@@ -687,7 +686,7 @@ class TestInterruptions:
 
         await scene.work()
 
-        assert tool.keys == ["r1:a", "r1:a"]
+        assert tool.keys == ["r1:1:a", "r1:1:a"]
 
 
 REPLIES = st.lists(

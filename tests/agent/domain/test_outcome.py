@@ -4,7 +4,7 @@ import pytest
 
 from services.agent.domain.outcome import Outcome, of_claim, of_standing
 from services.agent.domain.queue import Claim, Standing
-from services.agent.domain.run_models import RunState
+from services.agent.domain.run_models import RunState, StopReason
 from tests.contracts.agent_stores import memory_stores
 
 
@@ -25,7 +25,9 @@ class TestOfClaim:
     async def test_one_that_is_to_be_cancelled_is_cancelled_whatever_else(
         self, claim: Claim
     ) -> None:
-        asked = replace(claim, run=replace(claim.run, cancel_requested=True), crashes=9)
+        asked = replace(
+            claim, run=replace(claim.run, cancel_reason=StopReason.CANCELLED), crashes=9
+        )
 
         assert of_claim(asked, crash_limit=5) is Outcome.CANCEL
 
@@ -35,10 +37,11 @@ class TestOfStanding:
         ("standing", "outcome"),
         [
             (None, Outcome.LOST),
-            (Standing(cancel_requested=False, agent_gone=False), None),
-            (Standing(cancel_requested=True, agent_gone=False), Outcome.CANCEL),
-            (Standing(cancel_requested=False, agent_gone=True), Outcome.AGENT_GONE),
-            (Standing(cancel_requested=True, agent_gone=True), Outcome.CANCEL),
+            (Standing(None, agent_gone=False), None),
+            (Standing(StopReason.CANCELLED, agent_gone=False), Outcome.CANCEL),
+            (Standing(StopReason.INTERRUPTED, agent_gone=False), Outcome.INTERRUPT),
+            (Standing(None, agent_gone=True), Outcome.AGENT_GONE),
+            (Standing(StopReason.CANCELLED, agent_gone=True), Outcome.CANCEL),
         ],
     )
     def test_what_a_standing_makes_of_a_run(
@@ -53,11 +56,12 @@ class TestEnding:
 
         assert set(ended) == {
             Outcome.CANCEL,
+            Outcome.INTERRUPT,
             Outcome.AGENT_GONE,
             Outcome.CRASH_LOOP,
             Outcome.FAIL,
         }
         for outcome, ending in ended.items():
-            cancelled = outcome is Outcome.CANCEL
+            cancelled = outcome in {Outcome.CANCEL, Outcome.INTERRUPT}
             assert (ending.state is RunState.CANCELLED) is cancelled
             assert (ending.error is None) is cancelled

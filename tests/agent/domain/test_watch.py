@@ -421,7 +421,8 @@ class Script:
         call = ToolCall(ToolCallId("c"), "look", "{}")
         if kind == "tool":
             done = Draft(Role.TOOL, "seen", tool_call_id=call.id, tool_name="look")
-            assert sequence == (await journal.append_tool_result(done)).sequence
+            [message] = await journal.append_tool_results([done])
+            assert sequence == message.sequence
         elif sequence < 6:
             draft = Draft(Role.ASSISTANT, "", tool_calls=(call,))
             assert sequence == (await journal.append_assistant(draft, usage=Usage())).sequence

@@ -4,9 +4,9 @@ from typing import Final, assert_never
 
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.common import not_offered
 from services.agent.api.convert.sessions import from_message
 from services.agent.domain.drafts import MAX_TEXT_BYTES
+from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.messages import Message
 from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
 from services.agent.domain.watch import Event, Heartbeat
@@ -34,11 +34,21 @@ _STOP_REASONS: Final = {
     StopReason.CRASH_LOOP: run_pb2.Run.STOP_REASON_CRASH_LOOP,
     StopReason.INTERNAL: run_pb2.Run.STOP_REASON_INTERNAL,
     StopReason.AGENT_DELETED: run_pb2.Run.STOP_REASON_AGENT_DELETED,
+    StopReason.INTERRUPTED: run_pb2.Run.STOP_REASON_INTERRUPTED,
 }
 _WHEN_BUSY: Final = {
     run_pb2.WHEN_BUSY_UNSPECIFIED: WhenBusy.ENQUEUE,
     run_pb2.WHEN_BUSY_ENQUEUE: WhenBusy.ENQUEUE,
     run_pb2.WHEN_BUSY_REJECT: WhenBusy.REJECT,
+    run_pb2.WHEN_BUSY_INTERRUPT: WhenBusy.INTERRUPT,
+    run_pb2.WHEN_BUSY_ROLLBACK: WhenBusy.ROLLBACK,
+}
+_TOOL_CALL_STATES: Final = {
+    ToolCallState.PLANNED: run_pb2.ToolCallRecord.STATE_PLANNED,
+    ToolCallState.STARTED: run_pb2.ToolCallRecord.STATE_STARTED,
+    ToolCallState.DONE: run_pb2.ToolCallRecord.STATE_DONE,
+    ToolCallState.FAILED: run_pb2.ToolCallRecord.STATE_FAILED,
+    ToolCallState.UNKNOWN: run_pb2.ToolCallRecord.STATE_UNKNOWN,
 }
 
 
@@ -52,15 +62,8 @@ def to_question(request: run_service_pb2.StartRunRequest) -> str:
 
 
 def to_when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
-    """What is to happen while another run goes on.
-
-    Raises:
-        InvalidArgumentError: it is not offered yet.
-    """
-    wanted = _WHEN_BUSY.get(request.when_busy)
-    if wanted is None:
-        raise not_offered("when_busy")
-    return wanted
+    """What is to happen while another run goes on."""
+    return _WHEN_BUSY[request.when_busy]
 
 
 def from_run(value: Run) -> run_pb2.Run:
@@ -76,6 +79,8 @@ def from_run(value: Run) -> run_pb2.Run:
             input_tokens=value.usage.input_tokens, output_tokens=value.usage.output_tokens
         ),
         cancel_requested=value.cancel_requested,
+        discarded=value.discarded,
+        attempt=value.attempt,
         create_time=from_time(value.create_time),
     )
     if value.stop_reason is not None:
@@ -86,6 +91,26 @@ def from_run(value: Run) -> run_pb2.Run:
         told.offered.model = value.offered.model
     if value.error is not None:
         told.error.reason, told.error.message = value.error.reason, value.error.message
+    if value.start_time is not None:
+        told.start_time.FromDatetime(value.start_time)
+    if value.end_time is not None:
+        told.end_time.FromDatetime(value.end_time)
+    return told
+
+
+def from_tool_call(value: ToolCallRecord) -> run_pb2.ToolCallRecord:
+    """What became of a tool call, for the wire."""
+    told = run_pb2.ToolCallRecord(
+        run_id=value.run_id,
+        step=value.step,
+        tool_call_id=value.tool_call_id,
+        tool_name=value.tool_name,
+        state=_TOOL_CALL_STATES[value.state],
+        idempotency_key=value.idempotency_key,
+        attempts=value.attempts,
+        error=value.error or "",
+        plan_time=from_time(value.plan_time),
+    )
     if value.start_time is not None:
         told.start_time.FromDatetime(value.start_time)
     if value.end_time is not None:

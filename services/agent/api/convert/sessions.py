@@ -84,6 +84,7 @@ def from_message(value: Message) -> session_pb2.Message:
         citations=_from_citations(value.citations),
         metadata=from_json(value.metadata) if value.metadata else None,
         create_time=from_time(value.create_time),
+        discarded=value.discarded,
     )
 
 

@@ -1,15 +1,14 @@
 """The state that the stores in memory share; nothing awaits, so each method is a transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from services.agent.domain.access import sees
-from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import wire_size
-from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import unknown
+from services.agent.domain.ledger import ToolCallRecord
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import (
     Agent,
@@ -19,9 +18,8 @@ from services.agent.domain.models import (
     RunId,
     Session,
     SessionId,
-    ToolCallId,
 )
-from services.agent.domain.run_models import Run, Usage
+from services.agent.domain.run_models import Run, RunState
 from services.agent.domain.stores import RequestKey
 from services.common.clock import Clock
 from services.common.errors import RequestIdReusedError
@@ -34,14 +32,25 @@ Kind: TypeAlias = Literal["create_agent", "create_session", "start_run"]
 
 @dataclass(slots=True)
 class Held:
-    """A run and what only the queue knows of it."""
+    """A run and what only the queue knows of it.
+
+    Attributes:
+        run: the run.
+        epoch: counts the claims.
+        crashes: how often a worker was lost while it held the run.
+        lease_until: until when a worker holds it.
+        place: in the queue; None while another run of the session comes first.
+        settings: of its agent, as they were when it was first taken.
+        calls: its tool calls.
+    """
 
     run: Run
     epoch: int = 0
     crashes: int = 0
     lease_until: datetime | None = None
+    place: int | None = None
     settings: AgentSettings | None = None
-    started_calls: frozenset[ToolCallId] = frozenset()
+    calls: list[ToolCallRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -124,31 +133,33 @@ class MemoryDatabase:
             )
         return said[len(said) - len(drafts) :]
 
-    def end(
-        self,
-        held: Held,
-        ending: Ending,
-        closing: Sequence[Draft],
-        *,
-        usage: Usage | None = None,
-        steps: int = 0,
-    ) -> list[Message]:
-        """End a run with its last messages."""
-        run = held.run
-        turn = [each for each in self.messages[run.session_id] if each.run_id == run.id]
-        messages = self.append(run, last_messages(turn, ending, closing))
-        held.lease_until = None
-        held.run = replace(
-            run,
-            state=ending.state,
-            stop_reason=ending.stop_reason,
-            error=ending.error,
-            step_count=run.step_count + steps,
-            usage=run.usage + (usage or Usage()),
-            cancel_requested=False,
-            end_time=self.clock(),
-        )
-        return messages
+    def discard(self, session_id: SessionId, which: Callable[[Message], bool]) -> None:
+        """Discard messages of a session."""
+        said = self.messages[session_id]
+        said[:] = [replace(each, discarded=True) if which(each) else each for each in said]
+
+    def line_up(self, session_id: SessionId) -> None:
+        """Give the first unfinished run of a session a place in the queue, and no other."""
+        unfinished = list(self.unfinished(session_id))
+        if any(held.lease_until is not None for held in unfinished):
+            return
+        for held in unfinished[1:]:
+            held.place = None
+        if unfinished and unfinished[0].place is None:
+            unfinished[0].place = self._place_for(unfinished[0].run.tenant)
+
+    def waiting(self) -> list[Held]:
+        """Runs that can be taken, in the order in which they are."""
+        found = (held for held in self.runs.values() if held.place is not None)
+        idle = (held for held in found if held.run.state is RunState.IDLE)
+        return sorted(idle, key=lambda held: (held.place, held.run.create_time))
+
+    def _place_for(self, tenant: str) -> int:
+        """Behind the tenant's own runs, and beside the first ones of all others."""
+        waiting = self.waiting()
+        first = [held.place or 0 for held in waiting[:1]]
+        own = [(held.place or 0) + 1 for held in waiting if held.run.tenant == tenant]
+        return max(first + own, default=0)
 
     def _message(self, run: Run, draft: Draft, *, sequence: int) -> Message:
         return Message(
@@ -163,7 +174,9 @@ class MemoryDatabase:
             session_id=run.session_id,
             run_id=run.id,
             sequence=sequence,
+            step=run.step_count,
             create_time=self.clock(),
+            discarded=run.discarded,
         )
 
 

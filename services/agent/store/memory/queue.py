@@ -1,17 +1,19 @@
-"""The queue of runs in memory, and what workers write."""
+"""The queue of runs in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from services.agent.domain.access import sees
-from services.agent.domain.chat import Ending, RunContext
-from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Agent, RunId, ToolCallId
+from services.agent.domain.chat import RunContext
+from services.agent.domain.errors import AgentDeletedError
+from services.agent.domain.ledger import ToolCallState
+from services.agent.domain.messages import Message
+from services.agent.domain.models import Agent, RunId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
-from services.agent.domain.run_models import Offered, Run, RunState, Usage
+from services.agent.domain.run_models import Run, RunState
 from services.agent.store.memory.database import Held, MemoryDatabase, bounded
+from services.agent.store.memory.journal import MemoryRunJournal, held_by, holds
 from services.common.identity import Identity
 
 
@@ -22,7 +24,7 @@ class MemoryRunQueue:
         self._db = database
 
     async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
-        candidates = [*self._lapsed(), *self._waiting()][:most]
+        candidates = [*self._lapsed(), *self._db.waiting()][:most]
         return [self._take(held, lease) for held in candidates]
 
     async def context(self, claim: Claim) -> RunContext:
@@ -37,10 +39,12 @@ class MemoryRunQueue:
             identity=Identity(held.run.tenant, held.run.user_id),
             history=self._history(held.run, held.settings.window.messages),
             turn=self._said(held.run, held.run.turn),
-            started_calls=held.started_calls,
+            started_calls=frozenset(
+                call.tool_call_id for call in held.calls if call.state is ToolCallState.STARTED
+            ),
         )
 
-    def journal(self, claim: Claim) -> "MemoryRunJournal":
+    def journal(self, claim: Claim) -> MemoryRunJournal:
         return MemoryRunJournal(self._db, claim)
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
@@ -55,7 +59,7 @@ class MemoryRunQueue:
             held = self._db.runs.get(claim.run.id)
             if held is not None and holds(held, claim):
                 gone = self._agent(held.run) is None
-                standings[claim.run.id] = Standing(held.run.cancel_requested, gone)
+                standings[claim.run.id] = Standing(held.run.cancel_reason, gone)
         return standings
 
     async def hand_back(self, claim: Claim) -> None:
@@ -68,12 +72,6 @@ class MemoryRunQueue:
         now = self._db.clock()
         for held in self._db.runs.values():
             if held.lease_until is not None and held.lease_until < now:
-                yield held
-
-    def _waiting(self) -> Iterator[Held]:
-        for held in self._db.runs.values():
-            idle = held.run.state is RunState.IDLE
-            if idle and held is next(self._db.unfinished(held.run.session_id)):
                 yield held
 
     def _take(self, held: Held, lease: timedelta) -> Claim:
@@ -92,68 +90,14 @@ class MemoryRunQueue:
 
     def _said(self, run: Run, turn: int) -> list[Message]:
         said = self._db.messages[run.session_id]
-        return [each for each in said if self._db.runs[each.run_id].run.turn == turn]
+        return [
+            each
+            for each in said
+            if self._db.runs[each.run_id].run.turn == turn and not each.discarded
+        ]
 
     def _history(self, run: Run, most: int) -> list[Message]:
         turns = [held.run.turn for held in self._db.runs_of(run.session_id)]
         past = [each for turn in turns if turn < run.turn for each in self._said(run, turn)]
         newest_first = past[::-1]
         return [*bounded(newest_first, most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]
-
-
-class MemoryRunJournal:
-    """`RunJournal` in memory; the methods are explained there."""
-
-    def __init__(self, database: MemoryDatabase, claim: Claim) -> None:
-        self._db = database
-        self._claim = claim
-
-    async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
-        held = self._working()
-        held.run = replace(held.run, state=state, offered=offered or held.run.offered)
-
-    async def append_assistant(self, draft: Draft, *, usage: Usage) -> Message:
-        held = self._working()
-        held.started_calls = frozenset()
-        held.run = replace(
-            held.run, step_count=held.run.step_count + 1, usage=held.run.usage + usage
-        )
-        return self._db.append(held.run, [draft])[0]
-
-    async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
-        self._working().started_calls |= frozenset(call_ids)
-
-    async def append_tool_result(self, draft: Draft) -> Message:
-        return self._db.append(self._working().run, [draft])[0]
-
-    async def finish(
-        self,
-        ending: Ending,
-        closing: Sequence[Draft] = (),
-        *,
-        usage: Usage | None = None,
-        steps: int = 0,
-    ) -> Sequence[Message]:
-        cancelled = ending.state is RunState.CANCELLED
-        held = held_by(self._db, self._claim) if cancelled else self._working()
-        return self._db.end(held, ending, closing, usage=usage, steps=steps)
-
-    def _working(self) -> Held:
-        """The run, still held and not to be cancelled."""
-        held = held_by(self._db, self._claim)
-        if held.run.cancel_requested:
-            raise FencedError
-        return held
-
-
-def holds(held: Held, claim: Claim) -> bool:
-    """Whether the claim is the one that holds the run."""
-    return held.epoch == claim.epoch and held.lease_until is not None
-
-
-def held_by(database: MemoryDatabase, claim: Claim) -> Held:
-    """The run that the claim still holds; FencedError where it does not."""
-    held = database.runs.get(claim.run.id)
-    if held is None or not holds(held, claim):
-        raise FencedError
-    return held

@@ -3,19 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.agent.domain.access import sees
-from services.agent.domain.endings import CANCELLED, CANCELLED_NOTICE, notice
+from services.agent.domain.access import may_retry, sees
 from services.agent.domain.errors import (
     AgentDeletedError,
     QueueFullError,
     RunInProgressError,
+    RunNotFailedError,
+    unknown,
 )
+from services.agent.domain.ledger import ToolCallRecord, read_position
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import MessageId, RunId, Session, SessionId
-from services.agent.domain.run_models import Run, RunState, WhenBusy
+from services.agent.domain.models import AgentId, MessageId, RunId, Session, SessionId
+from services.agent.domain.run_models import Run, RunState, Spent, StopReason, WhenBusy
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import Pulse, RequestKey
 from services.agent.store.memory.database import Held, MemoryDatabase
+from services.agent.store.memory.ends import stop_run
 from services.common.identity import Identity
 from services.common.paging import Page
 
@@ -23,9 +26,12 @@ from services.common.paging import Page
 class MemoryRunStore:
     """`RunStore` in memory; the methods are explained there."""
 
-    def __init__(self, database: MemoryDatabase, *, queue_limit: int) -> None:
+    def __init__(
+        self, database: MemoryDatabase, *, queue_limit: int, tenant_queue_limit: int
+    ) -> None:
         self._db = database
         self._queue_limit = queue_limit
+        self._tenant_queue_limit = tenant_queue_limit
 
     async def start(
         self,
@@ -41,9 +47,8 @@ class MemoryRunStore:
             if first is not None:
                 run = self._db.run(identity, RunId(first)).run
                 return run, self._db.messages[run.session_id][run.turn - 1]
-        session = self._db.session(identity, session_id)
-        self._admit(identity, session, when_busy)
-        run, message = self._accept(session, text)
+        self._admit(identity, self._db.session(identity, session_id), when_busy)
+        run, message = self._accept(self._db.session(identity, session_id), text)
         self._db.remember(identity, request, "start_run", run.id)
         return run, message
 
@@ -62,26 +67,70 @@ class MemoryRunStore:
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
         held = self._db.run(identity, run_id)
-        if held.run.state is RunState.IDLE:
-            self._db.end(held, CANCELLED, [notice(CANCELLED_NOTICE)])
-        elif not held.run.state.final:
-            held.run = replace(held.run, cancel_requested=True)
+        if not held.run.state.final:
+            stop_run(self._db, held, StopReason.CANCELLED)
         return held.run
+
+    async def retry(self, identity: Identity, run_id: RunId) -> Run:
+        held = self._db.runs.get(run_id)
+        if held is None or not may_retry(identity, held.run):
+            raise unknown("run", run_id)
+        run = held.run
+        if not run.state.final:
+            return run
+        if run.state is not RunState.ERROR:
+            raise RunNotFailedError.of(run.id, run.state.name)
+        if not self._has_agent(Identity(run.tenant, run.user_id), run.agent_id):
+            raise AgentDeletedError.of(run.agent_id)
+        self._db.discard(
+            run.session_id,
+            lambda message: message.run_id == run.id and message.role is Role.SYSTEM,
+        )
+        held.run = _retried(run, calls=len(held.calls))
+        held.crashes, held.settings = 0, None
+        self._db.line_up(run.session_id)
+        return held.run
+
+    async def tool_calls(
+        self, identity: Identity, run_id: RunId, page: Page
+    ) -> Sequence[ToolCallRecord]:
+        after = read_position(page.after[0]) if page.after else (0, 0)
+        calls = self._db.run(identity, run_id).calls
+        found = [call for call in calls if not page.after or (call.step, call.place) > after]
+        return found[: page.size]
 
     async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
         session = self._db.session(identity, session_id)
-        runs = [held.run for held in self._db.runs_of(session_id) if held.run.turn >= from_turn]
+        runs = [
+            held.run
+            for held in self._db.runs_of(session_id)
+            if held.run.turn >= from_turn or not held.run.state.final
+        ]
         return Pulse(session.last_sequence, runs)
 
     def _admit(self, identity: Identity, session: Session, when_busy: WhenBusy) -> None:
-        agent = self._db.agents.get(session.agent_id)
-        if agent is None or not sees(identity, agent):
+        if not self._has_agent(identity, session.agent_id):
             raise AgentDeletedError.of(session.agent_id)
         unfinished = list(self._db.unfinished(session.id))
         if unfinished and when_busy is WhenBusy.REJECT:
             raise RunInProgressError.of(unfinished[0].run.id)
-        if len(unfinished) >= self._queue_limit:
-            raise QueueFullError.of(self._queue_limit)
+        stops = when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}
+        ended = [held for held in unfinished if stops and held.run.state is RunState.IDLE]
+        if not stops and len(unfinished) >= self._queue_limit:
+            raise QueueFullError.of(self._queue_limit, scope="session")
+        if self._unfinished_of_tenant(identity.tenant) - len(ended) >= self._tenant_queue_limit:
+            raise QueueFullError.of(self._tenant_queue_limit, scope="tenant")
+        for held in unfinished if stops else ():
+            discard = when_busy is WhenBusy.ROLLBACK
+            stop_run(self._db, held, StopReason.INTERRUPTED, discard=discard)
+
+    def _has_agent(self, identity: Identity, agent_id: AgentId) -> bool:
+        agent = self._db.agents.get(agent_id)
+        return agent is not None and sees(identity, agent)
+
+    def _unfinished_of_tenant(self, tenant: str) -> int:
+        runs = (held.run for held in self._db.runs.values())
+        return sum(run.tenant == tenant and not run.state.final for run in runs)
 
     def _accept(self, session: Session, text: str) -> tuple[Run, Message]:
         run = Run(
@@ -98,7 +147,22 @@ class MemoryRunStore:
         [message] = self._db.append(run, [Draft(Role.USER, text)])
         run = replace(run, message_id=message.id)
         self._db.runs[run.id] = Held(run)
+        self._db.line_up(session.id)
         if run.turn == 1 and not session.title:
             titled = replace(self._db.sessions[session.id], title=title_of(text))
             self._db.sessions[session.id] = titled
         return run, message
+
+
+def _retried(run: Run, *, calls: int) -> Run:
+    """A run that failed, as it is for its next attempt."""
+    return replace(
+        run,
+        state=RunState.IDLE,
+        stop_reason=None,
+        error=None,
+        attempt=run.attempt + 1,
+        before=Spent(run.step_count, calls, run.usage.total),
+        start_time=None,
+        end_time=None,
+    )

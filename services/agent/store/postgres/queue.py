@@ -1,7 +1,6 @@
 """The queue of runs in PostgreSQL: leases on rows, by the database's clock alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import asyncpg
@@ -9,57 +8,53 @@ from asyncpg import Record
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.messages import Message
-from services.agent.domain.models import Agent, RunId, ToolCallId
+from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
-from services.agent.domain.run_models import Run
-from services.agent.store.codec import settings_from_json, settings_to_json
+from services.agent.domain.run_models import StopReason
+from services.agent.store.codec import settings_from_json
 from services.agent.store.postgres.journal import PostgresRunJournal
-from services.agent.store.postgres.rows import agent_of, message_of, run_of
-from services.common.db import Pool, PooledConnection, connection, transaction
+from services.agent.store.postgres.rows import RUN, message_of, run_of
+from services.common.db import Pool, connection
 from services.common.identity import Identity
 from services.common.ids import NewId
 
-_CLAIM_LAPSED = """
+# Lapsed leases come first. What the agent is like when the run is first taken stays with the run.
+_CLAIM = f"""
 WITH lapsed AS MATERIALIZED (
     SELECT id FROM run WHERE lease_until < statement_timestamp()
     ORDER BY lease_until LIMIT $2
     FOR UPDATE SKIP LOCKED
-)
-UPDATE run SET
-    epoch = epoch + 1, crashes = crashes + 1, state = 'planning',
-    lease_until = clock_timestamp() + $1
-FROM lapsed WHERE run.id = lapsed.id
-RETURNING run.*
-"""
-_CLAIM_WAITING = """
-WITH next AS MATERIALIZED (
+), next AS MATERIALIZED (
     SELECT id FROM run
-    WHERE state = 'idle' AND NOT EXISTS (
-        SELECT FROM run AS earlier
-        WHERE earlier.session_id = run.session_id AND earlier.end_time IS NULL
-          AND earlier.turn < run.turn)
-    ORDER BY create_time LIMIT $2
-    FOR UPDATE SKIP LOCKED
+    WHERE place IS NOT NULL AND NOT EXISTS (
+        SELECT FROM run AS held
+        WHERE held.session_id = run.session_id AND held.lease_until IS NOT NULL)
+    ORDER BY place, create_time LIMIT $2 - (SELECT count(*) FROM lapsed)
+    FOR UPDATE OF run SKIP LOCKED
 )
 UPDATE run SET
-    epoch = epoch + 1, state = 'planning', lease_until = clock_timestamp() + $1,
-    start_time = coalesce(start_time, clock_timestamp())
-FROM next WHERE run.id = next.id
-RETURNING run.*
+    epoch = epoch + 1, crashes = crashes + (lease_until IS NOT NULL)::integer, state = 'planning',
+    place = NULL, lease_until = clock_timestamp() + $1,
+    start_time = coalesce(start_time, clock_timestamp()),
+    agent_settings = coalesce(agent_settings, (
+        SELECT to_jsonb(agent) FROM agent
+        WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
+          AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')))
+WHERE id IN (SELECT id FROM lapsed UNION ALL SELECT id FROM next)
+RETURNING {RUN}, epoch, crashes
 """
 _RENEW = """
 UPDATE run SET lease_until = clock_timestamp() + $3
 FROM unnest($1::uuid[], $2::bigint[]) AS held (id, epoch)
 WHERE run.id = held.id AND run.epoch = held.epoch AND run.lease_until IS NOT NULL
-RETURNING run.id, run.cancel_requested, EXISTS (
+RETURNING run.id, run.cancel_reason, EXISTS (
     SELECT FROM agent
     WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
       AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
 ) AS has_agent
 """
 _STANDING = """
-SELECT run.id, run.cancel_requested, EXISTS (
+SELECT run.id, run.cancel_reason, EXISTS (
     SELECT FROM agent
     WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
       AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
@@ -68,33 +63,45 @@ FROM run JOIN unnest($1::uuid[], $2::bigint[]) AS held (id, epoch)
     ON run.id = held.id AND run.epoch = held.epoch
 WHERE run.lease_until IS NOT NULL
 """
+# To the head of the line, unless another run of the session has come to stand in it.
 _HAND_BACK = """
-UPDATE run SET state = 'idle', lease_until = NULL
+UPDATE run SET state = 'idle', lease_until = NULL, place = CASE WHEN NOT EXISTS (
+    SELECT FROM run AS other WHERE other.session_id = run.session_id AND other.place IS NOT NULL
+) THEN coalesce((
+    SELECT first.place FROM run AS first
+    WHERE first.place IS NOT NULL
+    ORDER BY first.place, first.create_time LIMIT 1
+), 0) END
 WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL
 """
-_AGENT = """
-SELECT agent.* FROM agent
-WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = $3
+_HELD = f"""
+SELECT
+    {RUN}, run.agent_settings,
+    agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
+    agent.update_time AS agent_update_time,
+    ARRAY (
+        SELECT call_id FROM tool_call WHERE tool_call.run_id = run.id AND state = 'started'
+    ) AS started_calls
+FROM run LEFT JOIN agent
+    ON agent.id = run.agent_id AND agent.tenant = run.tenant
+    AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
+WHERE run.id = $1 AND run.epoch = $2 AND run.lease_until IS NOT NULL
 """
-# What the agent was like when the run was first taken stays with the run.
-_HELD = """
-UPDATE run SET agent_settings = coalesce(agent_settings, $3)
-WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL
-RETURNING *
-"""
-_TURN = "SELECT * FROM chat_message WHERE session_id = $1 AND turn = $2 ORDER BY sequence"
 # The sums run over what the index gives, so nothing large is read beyond the bounds.
-_HISTORY = """
+_SAID = """
 SELECT * FROM (
     SELECT *, sum(wire_size) OVER (ORDER BY turn DESC, sequence DESC) AS bytes
     FROM (
-        SELECT * FROM chat_message WHERE session_id = $1 AND turn < $2
+        SELECT * FROM chat_message WHERE session_id = $1 AND turn < $2 AND NOT discarded
         ORDER BY turn DESC, sequence DESC LIMIT $3
     ) AS preceding
 ) AS counted
 WHERE bytes <= $4
+UNION ALL
+SELECT *, 0 FROM chat_message WHERE session_id = $1 AND turn = $2 AND NOT discarded
 ORDER BY turn, sequence
 """
+_TRIES = 3
 
 
 class PostgresRunQueue:
@@ -106,23 +113,35 @@ class PostgresRunQueue:
 
     async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
         async with connection(self._pool) as lent:
-            claims = [_claim_of(row) for row in await lent.fetch(_CLAIM_LAPSED, lease, most)]
-            if len(claims) < most:
-                claims += await _claim_waiting(lent, lease, most - len(claims))
-            return claims
+            for _ in range(_TRIES):
+                try:
+                    rows = await lent.fetch(_CLAIM, lease, most)
+                except asyncpg.UniqueViolationError:
+                    # Two runs of one session stood in line. One at a time, the second is seen to
+                    # have to wait.
+                    most = 1
+                else:
+                    return [Claim(run_of(row), row["epoch"], row["crashes"]) for row in rows]
+        return []
 
     async def context(self, claim: Claim) -> RunContext:
-        run = claim.run
-        async with transaction(self._pool) as lent:
-            row = await lent.fetchrow(_AGENT, run.tenant, run.user_id, run.agent_id)
-            if row is None:
-                raise AgentDeletedError.of(run.agent_id)
-            agent = agent_of(row)
-            settings = settings_to_json(agent.settings)
-            held = await lent.fetchrow(_HELD, run.id, claim.epoch, settings)
+        async with connection(self._pool) as lent:
+            held = await lent.fetchrow(_HELD, claim.run.id, claim.epoch)
             if held is None:
                 raise FencedError
-            return await _context(lent, held, agent)
+            if held["has_agent"] is None or held["agent_settings"] is None:
+                raise AgentDeletedError.of(claim.run.agent_id)
+            run, agent = run_of(held), _agent_of(held)
+            most = agent.settings.window.messages
+            rows = await lent.fetch(_SAID, run.session_id, run.turn, most, MAX_HISTORY_BYTES)
+        return RunContext(
+            run=run,
+            agent=agent,
+            identity=Identity(run.tenant, run.user_id),
+            history=[message_of(row) for row in rows if row["turn"] < run.turn],
+            turn=[message_of(row) for row in rows if row["turn"] == run.turn],
+            started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
+        )
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
         return PostgresRunJournal(self._pool, claim, new_id=self._new_id)
@@ -140,34 +159,16 @@ class PostgresRunQueue:
             await lent.execute(_HAND_BACK, claim.run.id, claim.epoch)
 
 
-async def _claim_waiting(lent: PooledConnection, lease: timedelta, most: int) -> list[Claim]:
-    try:
-        return [_claim_of(row) for row in await lent.fetch(_CLAIM_WAITING, lease, most)]
-    except asyncpg.UniqueViolationError:
-        # Another worker took a run of the same session at the same moment.
-        return []
-
-
-async def _context(lent: PooledConnection, held: Record, agent: Agent) -> RunContext:
-    run = run_of(held)
-    settings = settings_from_json(held["agent_settings"])
-    return RunContext(
-        run=run,
-        agent=replace(agent, settings=settings),
-        identity=Identity(run.tenant, run.user_id),
-        history=await _history(lent, run, most=settings.window.messages),
-        turn=[message_of(row) for row in await lent.fetch(_TURN, run.session_id, run.turn)],
-        started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
+def _agent_of(held: Record) -> Agent:
+    """The run's agent, as it was when the run was first taken."""
+    return Agent(
+        id=AgentId(str(held["agent_id"])),
+        tenant=held["tenant"],
+        owner_user_id=held["owner_user_id"],
+        settings=settings_from_json(held["agent_settings"]),
+        create_time=held["agent_create_time"],
+        update_time=held["agent_update_time"],
     )
-
-
-async def _history(lent: PooledConnection, run: Run, *, most: int) -> list[Message]:
-    rows = await lent.fetch(_HISTORY, run.session_id, run.turn, most, MAX_HISTORY_BYTES)
-    return [message_of(row) for row in rows]
-
-
-def _claim_of(row: Record) -> Claim:
-    return Claim(run_of(row), row["epoch"], row["crashes"])
 
 
 def _keys(claims: Sequence[Claim]) -> tuple[list[str], list[int]]:
@@ -176,6 +177,9 @@ def _keys(claims: Sequence[Claim]) -> tuple[list[str], list[int]]:
 
 def _standings(rows: Sequence[Record]) -> dict[RunId, Standing]:
     return {
-        RunId(str(row["id"])): Standing(row["cancel_requested"], not row["has_agent"])
+        RunId(str(row["id"])): Standing(
+            None if row["cancel_reason"] is None else StopReason(row["cancel_reason"]),
+            not row["has_agent"],
+        )
         for row in rows
     }

@@ -4,6 +4,7 @@ from typing import Final, TypeVar
 
 from asyncpg import Record
 
+from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import (
     Agent,
@@ -14,7 +15,7 @@ from services.agent.domain.models import (
     SessionId,
     ToolCallId,
 )
-from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
+from services.agent.domain.run_models import Run, RunError, RunState, Spent, StopReason, Usage
 from services.agent.store.codec import (
     calls_from_json,
     citations_from_json,
@@ -31,6 +32,16 @@ LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """Above every id: where a list that goes down begins."""
 
 
+RUN: Final = """
+run.id, run.session_id, run.tenant, run.user_id, run.agent_id, run.message_id, run.turn, run.state,
+run.stop_reason, run.step_count, run.input_tokens, run.output_tokens, run.offered,
+run.error_reason, run.error_message, run.cancel_reason, run.discarded, run.attempt,
+run.spent_steps, run.spent_calls, run.spent_tokens,
+run.create_time, run.start_time, run.end_time
+"""
+"""The columns of a run that is told of; it has others, among them all that its agent is told."""
+
+
 def present(result: T | None) -> T:
     """The row, or value, of a statement that always gives one."""
     if result is None:
@@ -44,7 +55,7 @@ def agent_of(row: Record) -> Agent:
         id=AgentId(str(row["id"])),
         tenant=row["tenant"],
         owner_user_id=row["owner_user_id"],
-        settings=settings_from_json({**row, "window": row["context_window"]}),
+        settings=settings_from_json({**row}),
         create_time=row["create_time"],
         update_time=row["update_time"],
     )
@@ -81,13 +92,16 @@ def message_of(row: Record) -> Message:
         session_id=SessionId(str(row["session_id"])),
         run_id=RunId(str(row["run_id"])),
         sequence=row["sequence"],
+        step=row["step"],
         create_time=row["create_time"],
+        discarded=row["discarded"],
     )
 
 
 def run_of(row: Record) -> Run:
-    """A row of `run`."""
-    stop_reason, offered, error = row["stop_reason"], row["offered"], row["error_reason"]
+    """A row with the columns `RUN`."""
+    stop_reason, cancel_reason = row["stop_reason"], row["cancel_reason"]
+    offered, error = row["offered"], row["error_reason"]
     return Run(
         id=RunId(str(row["id"])),
         session_id=SessionId(str(row["session_id"])),
@@ -103,7 +117,27 @@ def run_of(row: Record) -> Run:
         usage=Usage(row["input_tokens"], row["output_tokens"]),
         offered=None if offered is None else offered_from_json(offered),
         error=None if error is None else RunError(error, row["error_message"]),
-        cancel_requested=row["cancel_requested"],
+        cancel_reason=None if cancel_reason is None else StopReason(cancel_reason),
+        discarded=row["discarded"],
+        attempt=row["attempt"],
+        before=Spent(row["spent_steps"], row["spent_calls"], row["spent_tokens"]),
+        start_time=row["start_time"],
+        end_time=row["end_time"],
+    )
+
+
+def tool_call_of(row: Record) -> ToolCallRecord:
+    """A row of `tool_call`."""
+    return ToolCallRecord(
+        run_id=RunId(str(row["run_id"])),
+        step=row["step"],
+        place=row["place"],
+        tool_call_id=ToolCallId(row["call_id"]),
+        tool_name=row["tool_name"],
+        state=ToolCallState(row["state"]),
+        plan_time=row["plan_time"],
+        attempts=row["attempts"],
+        error=row["error"],
         start_time=row["start_time"],
         end_time=row["end_time"],
     )

@@ -1,85 +1,69 @@
-"""Runs in PostgreSQL as their users see them. Tenant and user are $1 and $2 of every statement.
-
-Whoever locks both locks the session first, then the run.
-"""
+"""Runs in PostgreSQL as their users see them. Tenant and user are $1 and $2 of every statement."""
 
 from collections.abc import Sequence
 
-from services.agent.domain.endings import CANCELLED, CANCELLED_NOTICE, notice
 from services.agent.domain.errors import (
     AgentDeletedError,
     QueueFullError,
     RunInProgressError,
     unknown,
 )
-from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import AgentId, RunId, SessionId
-from services.agent.domain.run_models import Run, RunState, WhenBusy
-from services.agent.domain.sessions import title_of
+from services.agent.domain.ledger import ToolCallRecord, read_position
+from services.agent.domain.messages import Message
+from services.agent.domain.models import RunId, SessionId
+from services.agent.domain.run_models import Run, WhenBusy
 from services.agent.domain.stores import Pulse, RequestKey
-from services.agent.store.postgres.ends import end_run
-from services.agent.store.postgres.messages import insert_messages, take_numbers
-from services.agent.store.postgres.requests import remember
-from services.agent.store.postgres.rows import message_of, present, run_of
+from services.agent.store.postgres.ends import lock_session
+from services.agent.store.postgres.requests import recall
+from services.agent.store.postgres.retries import retry_run
+from services.agent.store.postgres.rows import RUN, message_of, run_of, tool_call_of
+from services.agent.store.postgres.starts import Depth, Question, Refused, try_start
+from services.agent.store.postgres.stops import cancel_held, cancel_run, interrupt_runs
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.identity import Identity
 from services.common.ids import NewId
 from services.common.paging import Page
 
 _MAX_TURN = 2**63 - 1
+_ANY_DEPTH = 2**31 - 1
 _MOST_TOLD = 200
 
-_LOCK_SESSION = """
-SELECT chat_session.*, EXISTS (
-    SELECT FROM agent
-    WHERE agent.tenant = $1 AND (agent.owner_user_id = $2 OR agent.visibility = 'tenant')
-      AND agent.id = chat_session.agent_id
-) AS has_agent
-FROM chat_session
-WHERE tenant = $1 AND user_id = $2 AND id = $3
-FOR NO KEY UPDATE
-"""
-_UNFINISHED = """
-SELECT id FROM run
-WHERE tenant = $1 AND user_id = $2 AND session_id = $3 AND end_time IS NULL
-ORDER BY turn LIMIT $4
-"""
-_INSERT = """
-INSERT INTO run (
-    tenant, user_id, id, session_id, agent_id, message_id, turn, state, create_time)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 'idle', clock_timestamp())
-RETURNING *
-"""
-_TITLE = """
-UPDATE chat_session SET title = $2 WHERE id = $1 AND title = ''
-"""
-_GET = "SELECT * FROM run WHERE tenant = $1 AND user_id = $2 AND id = $3"
-_LOCK_SESSION_OF_RUN = """
-SELECT chat_session.id FROM run
-JOIN chat_session ON chat_session.id = run.session_id
-WHERE run.tenant = $1 AND run.user_id = $2 AND run.id = $3
-FOR NO KEY UPDATE OF chat_session
-"""
-_LOCK = "SELECT * FROM run WHERE tenant = $1 AND user_id = $2 AND id = $3 FOR UPDATE"
+_GET = f"SELECT {RUN} FROM run WHERE tenant = $1 AND user_id = $2 AND id = $3"
 _QUESTION = """
 SELECT chat_message.* FROM chat_message
 JOIN run ON run.session_id = chat_message.session_id AND run.turn = chat_message.sequence
 WHERE run.tenant = $1 AND run.user_id = $2 AND run.id = $3
 """
-_LIST = """
-SELECT * FROM run
+# What keeps the session busy, or did so a moment ago.
+_BUSY_WITH = """
+SELECT coalesce((
+    SELECT id FROM run
+    WHERE tenant = $1 AND user_id = $2 AND session_id = $3 AND end_time IS NULL
+    ORDER BY turn LIMIT 1
+), (
+    SELECT id FROM run WHERE tenant = $1 AND user_id = $2 AND session_id = $3
+    ORDER BY turn DESC LIMIT 1
+))
+"""
+_LIST = f"""
+SELECT {RUN} FROM run
 WHERE tenant = $1 AND user_id = $2 AND session_id = $3 AND turn < $4
 ORDER BY turn DESC LIMIT $5
 """
-_REQUEST_CANCEL = """
-UPDATE run SET cancel_requested = true
-WHERE tenant = $1 AND user_id = $2 AND id = $3
-RETURNING *
+_TOOL_CALLS = """
+SELECT tool_call.* FROM tool_call JOIN run ON run.id = tool_call.run_id
+WHERE run.tenant = $1 AND run.user_id = $2 AND run.id = $3
+  AND (tool_call.step, tool_call.place) > ($4, $5)
+ORDER BY tool_call.step, tool_call.place LIMIT $6
 """
-_PULSE = """
-SELECT run.*, chat_session.last_sequence
+_PULSE = f"""
+SELECT {RUN}, chat_session.last_sequence
 FROM chat_session
-LEFT JOIN run ON run.session_id = chat_session.id AND run.turn >= $4
+LEFT JOIN LATERAL (
+    SELECT * FROM run WHERE session_id = $3 AND turn >= $4
+    UNION ALL
+    SELECT * FROM run WHERE session_id = $3 AND turn < $4 AND end_time IS NULL
+) AS run ON true
 WHERE chat_session.tenant = $1 AND chat_session.user_id = $2 AND chat_session.id = $3
 ORDER BY run.turn LIMIT $5
 """
@@ -88,10 +72,13 @@ ORDER BY run.turn LIMIT $5
 class PostgresRunStore:
     """`RunStore` over the table `run`; the methods are explained there."""
 
-    def __init__(self, pool: Pool, *, new_id: NewId, queue_limit: int) -> None:
+    def __init__(
+        self, pool: Pool, *, new_id: NewId, queue_limit: int, tenant_queue_limit: int
+    ) -> None:
         self._pool = pool
         self._new_id = new_id
         self._queue_limit = queue_limit
+        self._tenant_queue_limit = tenant_queue_limit
 
     async def start(
         self,
@@ -102,22 +89,22 @@ class PostgresRunStore:
         when_busy: WhenBusy = WhenBusy.ENQUEUE,
         request: RequestKey | None = None,
     ) -> tuple[Run, Message]:
-        run_id = RunId(self._new_id())
-        async with transaction(self._pool) as lent:
-            if request is not None:
-                first = await remember(lent, identity, request, kind="start_run", result_id=run_id)
-                if first is not None:
-                    return await _started(lent, identity, RunId(first))
-            agent_id = await self._admit(lent, identity, session_id, when_busy)
-            key = (identity.tenant, identity.user_id, run_id, session_id, agent_id)
-            return await self._accept(lent, key, session_id, text)
+        question = Question(identity, session_id, text, request)
+        most = self._queue_limit if when_busy is WhenBusy.ENQUEUE else 1
+        async with connection(self._pool) as lent:
+            outcome = await self._try(lent, question, most)
+            if not isinstance(outcome, Refused):
+                return outcome
+            first = await _first(lent, question)
+            if first is not None:
+                return first
+            if not _stops(when_busy) or not outcome.unfinished:
+                raise await self._refusal(lent, question, outcome, when_busy)
+        return await self._start_instead(question, discard=when_busy is WhenBusy.ROLLBACK)
 
     async def get(self, identity: Identity, run_id: RunId) -> Run:
         async with connection(self._pool) as lent:
-            row = await lent.fetchrow(_GET, identity.tenant, identity.user_id, run_id)
-        if row is None:
-            raise unknown("run", run_id)
-        return run_of(row)
+            return await _get(lent, identity, run_id)
 
     async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
         before = int(page.after[0]) if page.after else _MAX_TURN
@@ -126,27 +113,30 @@ class PostgresRunStore:
             return [run_of(row) for row in await lent.fetch(_LIST, *key, page.size)]
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
-        key = (identity.tenant, identity.user_id, run_id)
+        async with connection(self._pool) as lent:
+            asked = await cancel_held(lent, identity, run_id)
+            if asked is not None:
+                return asked
         async with transaction(self._pool) as lent:
-            row = await lent.fetchrow(_LOCK_SESSION_OF_RUN, *key)
-            row = row and await lent.fetchrow(_LOCK, *key)
-            if row is None:
-                raise unknown("run", run_id)
-            run = run_of(row)
+            run = await _get(lent, identity, run_id)
             if run.state.final:
                 return run
-            if run.state is not RunState.IDLE:
-                return run_of(present(await lent.fetchrow(_REQUEST_CANCEL, *key)))
-            ended, _ = await end_run(
-                lent,
-                run,
-                CANCELLED,
-                [notice(CANCELLED_NOTICE)],
-                epoch=row["epoch"],
-                held=False,
-                new_id=self._new_id,
-            )
-            return ended
+            await lock_session(lent, run.session_id)
+            await cancel_run(lent, identity, run_id, new_id=self._new_id)
+            return await _get(lent, identity, run_id)
+
+    async def retry(self, identity: Identity, run_id: RunId) -> Run:
+        async with transaction(self._pool) as lent:
+            return await retry_run(lent, identity, run_id)
+
+    async def tool_calls(
+        self, identity: Identity, run_id: RunId, page: Page
+    ) -> Sequence[ToolCallRecord]:
+        after = read_position(page.after[0]) if page.after else (0, 0)
+        key = (identity.tenant, identity.user_id, run_id)
+        async with connection(self._pool) as lent:
+            rows = await lent.fetch(_TOOL_CALLS, *key, *after, page.size)
+        return [tool_call_of(row) for row in rows]
 
     async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
         key = (identity.tenant, identity.user_id, session_id, from_turn, _MOST_TOLD)
@@ -157,48 +147,65 @@ class PostgresRunStore:
         runs = [run_of(row) for row in rows if row["id"] is not None]
         return Pulse(rows[0]["last_sequence"], runs)
 
-    async def _admit(
+    async def _try(
+        self, lent: PooledConnection, question: Question, most: int
+    ) -> tuple[Run, Message] | Refused:
+        depth = Depth(most, self._tenant_queue_limit)
+        return await try_start(lent, question, depth, new_id=self._new_id)
+
+    async def _start_instead(self, question: Question, *, discard: bool) -> tuple[Run, Message]:
+        """Stop the runs of the session and accept the message, or do neither."""
+        identity, session_id = question.identity, question.session_id
+        async with transaction(self._pool) as lent:
+            await lock_session(lent, session_id)
+            first = await _first(lent, question)
+            if first is not None:
+                return first
+            await interrupt_runs(lent, identity, session_id, discard=discard, new_id=self._new_id)
+            outcome = await self._try(lent, question, _ANY_DEPTH)
+            if isinstance(outcome, Refused):
+                raise await self._refusal(lent, question, outcome, WhenBusy.INTERRUPT)
+            return outcome
+
+    async def _refusal(
         self,
         lent: PooledConnection,
-        identity: Identity,
-        session_id: SessionId,
+        question: Question,
+        refused: Refused,
         when_busy: WhenBusy,
-    ) -> AgentId:
-        """Lock the session and see whether it takes another message; gives its agent."""
-        key = (identity.tenant, identity.user_id, session_id)
-        session = await lent.fetchrow(_LOCK_SESSION, *key)
-        if session is None:
-            raise unknown("session", session_id)
-        agent_id = AgentId(str(session["agent_id"]))
-        if not session["has_agent"]:
-            raise AgentDeletedError.of(agent_id)
-        unfinished = await lent.fetch(_UNFINISHED, *key, self._queue_limit)
-        if unfinished and when_busy is WhenBusy.REJECT:
-            raise RunInProgressError.of(str(unfinished[0]["id"]))
-        if len(unfinished) >= self._queue_limit:
-            raise QueueFullError.of(self._queue_limit)
-        return agent_id
-
-    async def _accept(
-        self, lent: PooledConnection, key: tuple[str, ...], session_id: SessionId, text: str
-    ) -> tuple[Run, Message]:
-        sequence = present(await take_numbers(lent, session_id, 1))
-        message_id = self._new_id()
-        run = run_of(present(await lent.fetchrow(_INSERT, *key, message_id, sequence)))
-        [message] = await insert_messages(
-            lent, [Draft(Role.USER, text)], run=run, first=sequence, new_id=lambda: message_id
-        )
-        if sequence == 1:
-            await lent.execute(_TITLE, session_id, title_of(text))
-        return run, message
+    ) -> Exception:
+        if not refused.has_agent:
+            return AgentDeletedError.of(refused.agent_id)
+        if when_busy is WhenBusy.REJECT and refused.unfinished:
+            identity = question.identity
+            key = (identity.tenant, identity.user_id, question.session_id)
+            return RunInProgressError.of(str(await lent.fetchval(_BUSY_WITH, *key)))
+        if when_busy is WhenBusy.ENQUEUE and refused.unfinished >= self._queue_limit:
+            return QueueFullError.of(self._queue_limit, scope="session")
+        return QueueFullError.of(self._tenant_queue_limit, scope="tenant")
 
 
-async def _started(
-    lent: PooledConnection, identity: Identity, run_id: RunId
-) -> tuple[Run, Message]:
-    """What an earlier request started."""
-    key = (identity.tenant, identity.user_id, run_id)
-    row, question = await lent.fetchrow(_GET, *key), await lent.fetchrow(_QUESTION, *key)
-    if row is None or question is None:
+def _stops(when_busy: WhenBusy) -> bool:
+    return when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}
+
+
+async def _get(lent: PooledConnection, identity: Identity, run_id: RunId) -> Run:
+    row = await lent.fetchrow(_GET, identity.tenant, identity.user_id, run_id)
+    if row is None:
         raise unknown("run", run_id)
-    return run_of(row), message_of(question)
+    return run_of(row)
+
+
+async def _first(lent: PooledConnection, question: Question) -> tuple[Run, Message] | None:
+    """What the same request started before; None where it did not come before."""
+    identity, request = question.identity, question.request
+    if request is None:
+        return None
+    run_id = await recall(lent, identity, request, kind="start_run")
+    if run_id is None:
+        return None
+    run = await _get(lent, identity, RunId(run_id))
+    row = await lent.fetchrow(_QUESTION, identity.tenant, identity.user_id, run_id)
+    if row is None:
+        raise unknown("run", run_id)
+    return run, message_of(row)

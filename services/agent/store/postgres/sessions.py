@@ -64,6 +64,9 @@ _DELETE_MESSAGES = """
 WITH gone AS (DELETE FROM chat_message WHERE session_id = $1 RETURNING 1)
 SELECT count(*) FROM gone
 """
+_DELETE_CALLS = """
+DELETE FROM tool_call USING run WHERE run.session_id = $1 AND tool_call.run_id = run.id
+"""
 _DELETE_RUNS = """
 WITH gone AS (DELETE FROM run WHERE session_id = $1 RETURNING 1)
 SELECT count(*) FROM gone
@@ -128,6 +131,7 @@ class PostgresSessionStore:
             if await lent.fetchval(_LOCK, *key) is None:
                 raise unknown("session", session_id)
             messages = await lent.fetchval(_DELETE_MESSAGES, session_id, timeout=_DELETE_TIMEOUT)
+            await lent.execute(_DELETE_CALLS, session_id, timeout=_DELETE_TIMEOUT)
             runs = await lent.fetchval(_DELETE_RUNS, session_id, timeout=_DELETE_TIMEOUT)
             time = present(await lent.fetchrow(_DELETE, session_id))[0]
             return Deleted(messages, runs, time)

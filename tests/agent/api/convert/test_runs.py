@@ -1,10 +1,19 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.runs import from_event, from_run, to_when_busy
-from services.agent.domain.models import AgentId, KnowledgeBaseId, MessageId, RunId, SessionId
+from services.agent.api.convert.runs import from_event, from_run, from_tool_call, to_when_busy
+from services.agent.domain.ledger import ToolCallRecord, ToolCallState
+from services.agent.domain.models import (
+    AgentId,
+    KnowledgeBaseId,
+    MessageId,
+    RunId,
+    SessionId,
+    ToolCallId,
+)
 from services.agent.domain.run_models import (
     Offered,
     Run,
@@ -15,7 +24,6 @@ from services.agent.domain.run_models import (
     WhenBusy,
 )
 from services.agent.domain.watch import Event, Heartbeat
-from services.common.errors import InvalidArgumentError
 
 MOMENT = datetime(2026, 6, 1, 10, 30, tzinfo=UTC)
 
@@ -36,10 +44,27 @@ def a_run(state: RunState, stop_reason: StopReason | None = None) -> Run:
         usage=Usage(10, 5),
         offered=Offered(("look",), (KnowledgeBaseId("b"),), "large"),
         error=RunError("MODEL_REJECTED", "No."),
-        cancel_requested=True,
+        cancel_reason=StopReason.INTERRUPTED,
+        discarded=True,
+        attempt=2,
         start_time=MOMENT + timedelta(seconds=1),
         end_time=MOMENT + timedelta(seconds=2),
     )
+
+
+CALL = ToolCallRecord(
+    run_id=RunId("r"),
+    step=2,
+    place=0,
+    tool_call_id=ToolCallId("a"),
+    tool_name="look",
+    state=ToolCallState.FAILED,
+    plan_time=MOMENT,
+    attempts=3,
+    error="timeout",
+    start_time=MOMENT + timedelta(seconds=1),
+    end_time=MOMENT + timedelta(seconds=2),
+)
 
 
 class TestRun:
@@ -58,6 +83,8 @@ class TestRun:
             offered=run_pb2.Offered(tools=["look"], knowledge_base_ids=["b"], model="large"),
             error=run_pb2.RunError(reason="MODEL_REJECTED", message="No."),
             cancel_requested=True,
+            discarded=True,
+            attempt=2,
         )
         for name, seconds in (("create_time", 0), ("start_time", 1), ("end_time", 2)):
             getattr(expected, name).FromDatetime(MOMENT + timedelta(seconds=seconds))
@@ -78,11 +105,41 @@ class TestWhenBusy:
     def test_waiting_is_the_default(self) -> None:
         assert WhenBusy.ENQUEUE is to_when_busy(run_service_pb2.StartRunRequest())
 
-    def test_what_is_not_offered_is_refused(self) -> None:
-        request = run_service_pb2.StartRunRequest(when_busy=run_pb2.WHEN_BUSY_INTERRUPT)
+    @pytest.mark.parametrize("when_busy", WhenBusy)
+    def test_every_way_is_offered(self, when_busy: WhenBusy) -> None:
+        word = run_pb2.WhenBusy.Value(f"WHEN_BUSY_{when_busy.name}")
 
-        with pytest.raises(InvalidArgumentError):
-            to_when_busy(request)
+        assert when_busy is to_when_busy(run_service_pb2.StartRunRequest(when_busy=word))
+
+
+class TestToolCall:
+    @pytest.mark.parametrize("state", ToolCallState)
+    def test_every_state_has_its_word_in_the_contract(self, state: ToolCallState) -> None:
+        told = from_tool_call(replace(CALL, state=state))
+
+        assert f"STATE_{state.name}" == run_pb2.ToolCallRecord.State.Name(told.state)
+
+    def test_everything_in_it_is_told(self) -> None:
+        expected = run_pb2.ToolCallRecord(
+            run_id="r",
+            step=2,
+            tool_call_id="a",
+            tool_name="look",
+            state=run_pb2.ToolCallRecord.STATE_FAILED,
+            idempotency_key="r:2:a",
+            attempts=3,
+            error="timeout",
+        )
+        for name, seconds in (("plan_time", 0), ("start_time", 1), ("end_time", 2)):
+            getattr(expected, name).FromDatetime(MOMENT + timedelta(seconds=seconds))
+
+        assert expected == from_tool_call(CALL)
+
+    def test_what_has_not_happened_has_no_time(self) -> None:
+        told = from_tool_call(replace(CALL, start_time=None, end_time=None, error=None))
+
+        assert (told.HasField("start_time"), told.HasField("end_time")) == (False, False)
+        assert told.error == ""
 
 
 class TestEvent:

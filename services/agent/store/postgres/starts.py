@@ -1,0 +1,147 @@
+"""How a message is accepted together with the run that will answer it: in one statement.
+
+Whether the session takes the message is decided with its row locked, so that it holds for messages
+that come at the same time too. The tenant's runs are counted without a lock: so many calls as are
+under way at once may pass the tenant's limit together.
+"""
+
+from dataclasses import dataclass
+
+from services.agent.domain.errors import unknown
+from services.agent.domain.messages import Draft, Message, Role
+from services.agent.domain.models import AgentId, SessionId
+from services.agent.domain.run_models import Run
+from services.agent.domain.sessions import title_of
+from services.agent.domain.stores import RequestKey
+from services.agent.store.postgres.inserts import SAY, Batch
+from services.agent.store.postgres.line import PLACE
+from services.agent.store.postgres.rows import RUN, run_of
+from services.common.db import PooledConnection
+from services.common.identity import Identity
+from services.common.ids import NewId
+
+_START = f"""
+WITH locked AS MATERIALIZED (
+    SELECT id, tenant, user_id, agent_id, last_sequence, unfinished FROM chat_session
+    WHERE tenant = $10 AND user_id = $11 AND id = $12
+    FOR NO KEY UPDATE
+), facts AS MATERIALIZED (
+    SELECT
+        EXISTS (
+            SELECT FROM agent
+            WHERE agent.tenant = locked.tenant AND agent.id = locked.agent_id
+              AND (agent.owner_user_id = locked.user_id OR agent.visibility = 'tenant')
+        ) AS has_agent,
+        (SELECT count(*) FROM (
+            SELECT FROM run WHERE tenant = $10 AND end_time IS NULL LIMIT $17
+        ) AS counted) AS of_tenant
+    FROM locked
+), admitted AS MATERIALIZED (
+    SELECT locked.*, clock_timestamp() AS moment FROM locked, facts
+    WHERE has_agent AND unfinished < $16 AND of_tenant < $17
+), remembered AS (
+    INSERT INTO request (tenant, user_id, kind, id, digest, result_id)
+    SELECT tenant, user_id, 'start_run', $14, $15, $13 FROM admitted WHERE $14::uuid IS NOT NULL
+    ON CONFLICT DO NOTHING
+    RETURNING id
+), started AS (
+    INSERT INTO run (
+        id, session_id, tenant, user_id, agent_id, message_id, turn, state, place, create_time)
+    SELECT
+        $13, id, tenant, user_id, agent_id, ($1::uuid[])[1], last_sequence + 1, 'idle',
+        CASE WHEN unfinished = 0 THEN {PLACE.format(tenant="$10")} END, moment
+    FROM admitted WHERE $14::uuid IS NULL OR EXISTS (SELECT FROM remembered)
+    RETURNING {RUN}
+), held AS (
+    SELECT *, turn - 1 AS last_sequence, create_time AS moment FROM started
+), counted AS (
+    UPDATE chat_session SET
+        last_sequence = held.turn, unfinished = chat_session.unfinished + 1,
+        update_time = held.moment,
+        title = CASE WHEN title = '' AND held.turn = 1 THEN $18 ELSE title END
+    FROM held WHERE chat_session.id = held.session_id
+), said AS (
+    {SAY}
+)
+SELECT held.*, locked.agent_id AS with_agent, locked.unfinished, facts.has_agent, facts.of_tenant
+FROM locked CROSS JOIN facts LEFT JOIN held ON true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A message to be accepted.
+
+    Attributes:
+        identity: whose it is.
+        session_id: where it is said.
+        text: what is said.
+        request: makes the call safe to repeat.
+    """
+
+    identity: Identity
+    session_id: SessionId
+    text: str
+    request: RequestKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many runs may be unfinished before another is accepted.
+
+    Attributes:
+        session: of one session.
+        tenant: of one tenant.
+    """
+
+    session: int
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a message was not accepted, or that it was accepted before.
+
+    Attributes:
+        agent_id: the session's.
+        has_agent: whether the user sees it.
+        unfinished: runs of the session.
+        of_tenant: runs of the tenant, counted up to the limit.
+    """
+
+    agent_id: AgentId
+    has_agent: bool
+    unfinished: int
+    of_tenant: int
+
+
+async def try_start(
+    lent: PooledConnection, question: Question, depth: Depth, *, new_id: NewId
+) -> tuple[Run, Message] | Refused:
+    """Commit a message and its run, if the session takes it.
+
+    Raises:
+        NotFoundError: the user has no such session.
+    """
+    identity, request = question.identity, question.request
+    batch = Batch.of([Draft(Role.USER, question.text)], new_id)
+    row = await lent.fetchrow(
+        _START,
+        *batch.columns,
+        identity.tenant,
+        identity.user_id,
+        question.session_id,
+        new_id(),
+        request and request.id,
+        request and request.digest,
+        depth.session,
+        depth.tenant,
+        title_of(question.text),
+    )
+    if row is None:
+        raise unknown("session", question.session_id)
+    if row["id"] is None:
+        agent_id = AgentId(str(row["with_agent"]))
+        return Refused(agent_id, row["has_agent"], row["unfinished"], row["of_tenant"])
+    [message] = batch.committed(row)
+    return run_of(row), message
