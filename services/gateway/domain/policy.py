@@ -39,8 +39,8 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
         ),
     },
     "chatmind.agent.v1.RunService": {
-        Scope.READ: ("GetRun", "ListRuns", "WatchSession"),
-        Scope.CHAT: ("StartRun", "CancelRun"),
+        Scope.READ: ("GetRun", "ListRuns", "ListToolCalls", "WatchSession"),
+        Scope.CHAT: ("StartRun", "CancelRun", "RetryRun"),
     },
     "chatmind.knowledge.v1.KnowledgeService": {
         Scope.READ: (
