@@ -38,6 +38,7 @@ from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
 from services.agent.worker import Worker, WorkerLimits
+from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
 from services.common.db import Pool
 from services.common.identity import (
@@ -47,9 +48,7 @@ from services.common.identity import (
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
-from services.common.listen import Listener, Pace, open_listener
 from services.common.logging import configure_logging
-from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
 from services.common.process import run_service, until_stopped
 from services.common.schema import migrate_schema, open_schema
@@ -73,8 +72,7 @@ class _Parts:
     Attributes:
         settings: of this process.
         pool: the database.
-        listener: hears hints.
-        notifier: sends hints.
+        bus: hears hints, and sends them.
         knowledge: the knowledge service.
         models: by name.
         tools: by name.
@@ -82,8 +80,7 @@ class _Parts:
 
     settings: AgentServiceSettings
     pool: Pool
-    listener: Listener
-    notifier: Notifier
+    bus: Bus
     knowledge: KnowledgeClient
     models: ModelRegistry
     tools: Tools
@@ -164,12 +161,8 @@ async def _parts(
             application_name=_APPLICATION,
         )
     )
-    pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
-    listener = await stack.enter_async_context(
-        open_listener(settings.direct_dsn, _CHANNEL, application_name=_APPLICATION, pace=pace)
-    )
-    notifier = await stack.enter_async_context(
-        open_notifier(settings.direct_dsn, _CHANNEL, application_name=_APPLICATION)
+    bus = await stack.enter_async_context(
+        open_bus(settings, _CHANNEL, application_name=_APPLICATION)
     )
     upstream = await stack.enter_async_context(
         open_upstream(
@@ -184,7 +177,7 @@ async def _parts(
     timeouts = ModelTimeouts(total_seconds=settings.model_seconds)
     registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
     offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), *tools])
-    return _Parts(settings, pool, listener, notifier, knowledge, registry, offered)
+    return _Parts(settings, pool, bus, knowledge, registry, offered)
 
 
 async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:
@@ -201,7 +194,7 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
         sessions,
         messages=messages,
         runs=runs,
-        listener=parts.listener,
+        listener=parts.bus.listener,
         clock=now,
         draining=draining,
         heartbeat=settings.heartbeat_seconds,
@@ -211,13 +204,13 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
     tokens = PageTokens((settings.identity_dir / f"{_NAME}.pem").read_bytes())
     agent_service = AgentServicer(
         _agents(parts),
-        Sessions(sessions, messages=messages, notifier=parts.notifier),
+        Sessions(sessions, messages=messages, notifier=parts.bus.notifier),
         tools=parts.tools,
         models=parts.models,
         tokens=tokens,
     )
     run_service = RunServicer(
-        Runs(runs, sessions=sessions, notifier=parts.notifier), watch, tokens=tokens
+        Runs(runs, sessions=sessions, notifier=parts.bus.notifier), watch, tokens=tokens
     )
 
     def register(server: aio.Server) -> None:
@@ -233,7 +226,7 @@ def _agents(parts: _Parts) -> Agents:
         models=parts.models,
         tools=parts.tools,
         knowledge=parts.knowledge,
-        notifier=parts.notifier,
+        notifier=parts.bus.notifier,
     )
 
 
@@ -251,8 +244,8 @@ def _worker(parts: _Parts) -> Worker:
     return Worker(
         PostgresRunQueue(parts.pool, new_id=new_id),
         loop.run,
-        listener=parts.listener,
-        notifier=parts.notifier,
+        listener=parts.bus.listener,
+        notifier=parts.bus.notifier,
         limits=WorkerLimits(
             runs_at_once=settings.runs_at_once,
             lease=timedelta(seconds=settings.lease_seconds),

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from services.common.settings import Address, DatabaseSettings, Target, settings_config
+from services.common.bus.settings import BusSettings
+from services.common.settings import Address, Target, settings_config
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
-class AgentServiceSettings(DatabaseSettings):
+class AgentServiceSettings(BusSettings):
     """Variables that begin with `CHATMIND_AGENT_`, besides those that services share.
 
     `role` says what a process does: answer calls, work on runs, or both. A worker serves nothing
@@ -26,7 +27,6 @@ class AgentServiceSettings(DatabaseSettings):
     queue_limit: int = Field(default=20, ge=1, le=100)
     tenant_queue_limit: int = Field(default=1000, ge=1, le=100_000)
     heartbeat_seconds: Seconds = 15.0
-    poll_seconds: float = Field(default=1.0, ge=0.05, le=10)
     runs_at_once: int = Field(default=32, ge=1, le=1000)
     lease_seconds: float = Field(default=30.0, ge=0.5, le=600)
     crash_limit: int = Field(default=5, ge=1, le=100)

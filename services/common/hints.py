@@ -1,7 +1,7 @@
 """Hints that rows may have changed, as the domain sees them.
 
 A hint may be lost, doubled or late: the rows are the truth, and whoever waits reads them after each
-return. `services.common.listen` and `services.common.notify` carry hints over PostgreSQL.
+return. `services.common.bus` carries them from one process to another.
 """
 
 from contextlib import AbstractContextManager

@@ -108,7 +108,10 @@ def read_settings(settings: type[SettingsT]) -> SettingsT:
 def _variable(settings: type[BaseSettings], location: tuple[int | str, ...]) -> str:
     """The environment variable from which a location in the settings is read."""
     prefix = str(settings.model_config.get("env_prefix", ""))
-    name = "_".join(str(part) for part in location).upper()
     if not location:
         return f"{prefix}*"
-    return f"{prefix}{name}" if location[0] in settings.model_fields else name
+    name = "_".join(str(part) for part in location).upper()
+    field = settings.model_fields.get(str(location[0]))
+    if field is None:  # named by its variable already
+        return name
+    return field.validation_alias if isinstance(field.validation_alias, str) else f"{prefix}{name}"

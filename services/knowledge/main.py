@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from chatmind.knowledge.v1 import knowledge_service_pb2_grpc
 from grpc import aio
 
+from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
 from services.common.db import Pool
 from services.common.identity import (
@@ -18,9 +19,7 @@ from services.common.identity import (
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
-from services.common.listen import Listener, Pace, open_listener
 from services.common.logging import configure_logging
-from services.common.notify import Notifier, open_notifier
 from services.common.paging import PageTokens
 from services.common.process import run_service, until_stopped
 from services.common.schema import migrate_schema, open_schema
@@ -69,16 +68,14 @@ class _Parts:
         settings: of this process.
         pool: the database.
         tables: the tables of chunks in it.
-        listener: hears hints.
-        notifier: sends hints.
+        bus: hears hints, and sends them.
         embedder: the embedding service.
     """
 
     settings: KnowledgeSettings
     pool: Pool
     tables: ChunkTables
-    listener: Listener
-    notifier: Notifier
+    bus: Bus
     embedder: EmbeddingClient
 
 
@@ -145,12 +142,8 @@ async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
             on_connect=register_vectors,
         )
     )
-    pace = Pace(poll=settings.poll_seconds, poll_when_deaf=settings.poll_seconds)
-    listener = await stack.enter_async_context(
-        open_listener(settings.direct_dsn, CHANNEL, application_name=_APPLICATION, pace=pace)
-    )
-    notifier = await stack.enter_async_context(
-        open_notifier(settings.direct_dsn, CHANNEL, application_name=_APPLICATION)
+    bus = await stack.enter_async_context(
+        open_bus(settings, CHANNEL, application_name=_APPLICATION)
     )
     upstream = await stack.enter_async_context(
         open_upstream(
@@ -167,7 +160,7 @@ async def _parts(settings: KnowledgeSettings, stack: AsyncExitStack) -> _Parts:
         seconds=settings.batch_seconds,
         query_seconds=settings.query_seconds,
     )
-    return _Parts(settings, pool, ChunkTables(), listener, notifier, embedder)
+    return _Parts(settings, pool, ChunkTables(), bus, embedder)
 
 
 async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:
@@ -181,8 +174,8 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
         PostgresDocuments(parts.pool, parts.tables),
         chunks,
         bases=bases,
-        listener=parts.listener,
-        notifier=parts.notifier,
+        listener=parts.bus.listener,
+        notifier=parts.bus.notifier,
         new_id=new_id,
     )
     queries = QueryVectors(parts.embedder, capacity=settings.remembered_queries)
@@ -219,8 +212,8 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> None:
     worker = Worker(
         queue,
         _ingestion(parts, queue, cutter),
-        listener=parts.listener,
-        notifier=parts.notifier,
+        listener=parts.bus.listener,
+        notifier=parts.bus.notifier,
         limits=WorkerLimits(
             slots=slots,
             lease=settings.lease_seconds,

@@ -4,14 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from services.common.settings import Address, DatabaseSettings, Target, settings_config
+from services.common.bus.settings import BusSettings
+from services.common.settings import Address, Target, settings_config
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 _MEGABYTE = 1024 * 1024
 
 
-class KnowledgeSettings(DatabaseSettings):
+class KnowledgeSettings(BusSettings):
     """Variables that begin with `CHATMIND_KNOWLEDGE_`, besides those that services share.
 
     `role` says what a process does: answer calls, ingest documents, or both. A worker serves
@@ -23,7 +24,6 @@ class KnowledgeSettings(DatabaseSettings):
     listen: Address = "127.0.0.1:8052"
     role: Literal["all", "api", "worker"] = "all"
     embedding_address: Target = "127.0.0.1:8053"
-    poll_seconds: float = Field(default=1.0, ge=0.05, le=10)
 
     max_upload_bytes: int = Field(default=64 * _MEGABYTE, ge=_MEGABYTE, le=512 * _MEGABYTE)
     uploads_at_once: int = Field(default=4, ge=1, le=100)
