@@ -20,11 +20,12 @@ from services.agent.domain.ports import Model, ModelRegistry, RunJournal
 from services.agent.domain.queue import Claim
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.postgres.queue import PostgresRunQueue
+from services.agent.store.postgres.runs import PostgresRunStore
 from services.common.logging import configure_logging
 from services.common.process import run_service, until_stopped
 from services.common.settings import read_settings
 from tests.chaos import mutations
-from tests.chaos.failpoints import VARIABLE, Failpoints
+from tests.chaos.failpoints import SUBMIT, VARIABLE, Failpoints
 from tests.chaos.tools import LEDGER, TOOL_SECONDS, chaos_tools
 
 FENCED = "late write refused"
@@ -36,7 +37,7 @@ LANDED = "late write accepted"
 _WRITES = {
     "append_assistant": "reply",
     "start_tool_calls": "announce",
-    "append_tool_result": "result",
+    "append_tool_results": "result",
     "finish": "finish",
 }
 
@@ -131,7 +132,13 @@ def watch(points: Failpoints) -> None:
         async with open_models(*given, **named) as models:
             yield WatchedModels(models, points)
 
+    class WatchedRunStore(PostgresRunStore):
+        async def start(self, *given: Any, **named: Any) -> Any:
+            with points.around(SUBMIT):
+                return await super().start(*given, **named)
+
     product.PostgresRunQueue = WatchedQueue  # type: ignore[misc]
+    product.PostgresRunStore = WatchedRunStore  # type: ignore[misc]
     product.open_models = watched_models
 
 

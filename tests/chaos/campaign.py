@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grpc import aio
@@ -19,7 +19,6 @@ from tests.chaos.figures import Figures, costly, slowest_resume, vacuous, wasted
 from tests.chaos.history import History, Outcome, Subscription
 from tests.chaos.nemesis import Nemesis, Pace
 from tests.chaos.system import ENOUGH, Size, System, open_system
-from tests.chaos.tools import ONCE_ONLY, effects
 from tests.faults.proxy import Proxy
 
 _PROBES = 200
@@ -140,9 +139,7 @@ class _Campaign:
         lease = self._plan.size.lease
         await asyncio.sleep(2 * lease + self._plan.size.poll)
         stuck = await evidence.stuck(self._system, lease=lease)
-        until = time.monotonic() + self._plan.patience
-        while await evidence.unfinished(self._system) and time.monotonic() < until:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        await evidence.all_ended(self._system, within=self._plan.patience)
         await self._all_delivered()
         return stuck
 
@@ -161,15 +158,11 @@ class _Campaign:
 
     async def history(self, stuck: Sequence[str]) -> History:
         """All that is known now."""
-        return History(
-            submits=self._clients.submits,
-            runs=await evidence.runs(self._system),
-            messages=await evidence.messages(self._system),
-            effects=effects(self._system.ledger),
+        return replace(
+            await evidence.history(self._system, self._clients.submits),
             subscriptions=self._subscriptions,
             held_together=self._nemesis.toll.held_together,
             stuck=stuck,
-            once_only=ONCE_ONLY,
         )
 
     def figures(
@@ -184,7 +177,7 @@ class _Campaign:
             kills=toll.kills,
             crashes=sum(run.crashes for run in history.runs),
             freezes=toll.freezes,
-            fenced=self._system.logged(FENCED),
+            fenced=len(self._system.logged(FENCED)),
             replica_kills=toll.replica_kills,
             postgres_kills=len(toll.accepted),
             subscribers=len(history.subscriptions),

@@ -118,6 +118,10 @@ class Clients:
     doors: Sequence[Door]
     submits: list[Submit] = field(default_factory=list)
 
+    async def open_session(self) -> str:
+        """A session with an agent of its own."""
+        return await self.doors[0].create_session(await self.doors[0].create_agent())
+
     async def submit(
         self, session_id: str, text: str, *, when_busy: int = 0, patience: float = ENOUGH
     ) -> Submit:

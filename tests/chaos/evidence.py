@@ -1,12 +1,14 @@
 """What the database and the world outside hold once all is healed."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 
 import asyncpg
 
-from tests.chaos.history import MessageRow, RunRow
-from tests.chaos.system import System
+from tests.chaos.history import History, MessageRow, RunRow, Submit
+from tests.chaos.system import ENOUGH, System
+from tests.chaos.tools import ONCE_ONLY, effects
 
 _RUNS = """
 SELECT id, session_id, turn, state, stop_reason, crashes,
@@ -42,6 +44,28 @@ _HELD_TOGETHER = """
 SELECT session_id, array_agg(id) AS ids FROM run WHERE lease_until IS NOT NULL
 GROUP BY session_id HAVING count(*) > 1
 """
+
+
+async def all_ended(system: System, *, within: float = ENOUGH) -> bool:
+    """Whether every run has ended, or does so in time, in seconds."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + within
+    while await unfinished(system):
+        if clock() > until:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+async def history(system: System, submits: Sequence[Submit]) -> History:
+    """All that is known of these messages; subscribers and samples come on top."""
+    return History(
+        submits=submits,
+        runs=await runs(system),
+        messages=await messages(system),
+        effects=effects(system.ledger),
+        once_only=ONCE_ONLY,
+    )
 
 
 async def runs(system: System) -> list[RunRow]:
@@ -82,9 +106,9 @@ async def stuck(system: System, *, lease: float) -> list[str]:
     return [str(dict(row)) for row in await system.fetch(_STUCK, lease)]
 
 
-async def held_together(connection: asyncpg.Connection) -> list[tuple[str, Sequence[str]]]:
+async def held_together(system: System) -> list[tuple[str, Sequence[str]]]:
     """Sessions of which several runs are held at this moment."""
-    rows = await connection.fetch(_HELD_TOGETHER)
+    rows = await system.fetch(_HELD_TOGETHER)
     return [(str(row["session_id"]), [str(id_) for id_ in row["ids"]]) for row in rows]
 
 

@@ -15,8 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import structlog
+
 VARIABLE: Final = "CHAOS_FAILPOINTS"
+REACHED: Final = "failpoint"
+"""What the log says of one that acts."""
+
 ACTS: Final = ("model", "reply", "announce", "tool", "result", "finish")
+SUBMIT: Final = "submit"
 POINTS: Final = tuple(f"{act}.{side}" for act in ACTS for side in ("before", "after"))
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -46,6 +52,7 @@ class Failpoints:
         signum, time = self._armed.get(point, (signal.SIGKILL, 0))
         if self._passed[point] != time:
             return False
+        structlog.get_logger("chaos").warning(REACHED, point=point)
         os.kill(os.getpid(), signum)
         return True
 

@@ -6,6 +6,7 @@ so that one that was recorded twice can be told, and so can a question that was 
 """
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,6 +40,11 @@ class CampaignModel:
         """Where an OpenAI client finds it."""
         return self._server.base_url
 
+    def forget(self) -> None:
+        """Begin to count anew, and answer."""
+        self.asked.clear()
+        self.gate.set()
+
     def _reply(self, request: Request) -> Reply:
         label, script, step = read_question(request.json["messages"])
         self.asked[label, step] += 1
@@ -66,7 +72,8 @@ def answer(label: str, script: list[list[str]], step: int) -> Reply:
     text = f"{label}/{step}"
     if step >= len(script):
         return says(text, usage=TOKENS)
-    wanted = [(f"{tool}-{step}-{place}", tool, "{}") for place, tool in enumerate(script[step])]
+    arguments = json.dumps({"step": step})
+    wanted = [(f"{tool}-{step}-{i}", tool, arguments) for i, tool in enumerate(script[step])]
     return calls(*wanted, text=text, usage=TOKENS)
 
 

@@ -4,11 +4,11 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-import asyncpg
-
+from services.common.errors import ServiceError
 from tests.chaos import evidence
 from tests.chaos.failpoints import POINTS
 from tests.chaos.failpoints import VARIABLE as FAILPOINTS
@@ -19,6 +19,8 @@ from tests.faults.proxy import Proxy
 
 # At these a frozen worker has something in hand that it writes once it lives again.
 _LATE = ("reply.before", "result.before", "finish.before", "announce.before")
+
+_SAMPLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Toll:
     freezes: int = 0
     replica_kills: int = 0
     accepted: list[float] = field(default_factory=list)
-    held_together: list[tuple[str, list[str]]] = field(default_factory=list)
+    held_together: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     samples: int = 0
 
 
@@ -161,19 +163,10 @@ class Nemesis:
     async def watch(self) -> None:
         """Look again and again at which runs are held, until cancelled."""
         while True:
-            try:
-                connection = await asyncpg.connect(
-                    self._system.dsn, server_settings={"search_path": "agent"}
-                )
-                try:
-                    while True:
-                        self.toll.held_together += await evidence.held_together(connection)
-                        self.toll.samples += 1
-                        await asyncio.sleep(0.1)
-                finally:
-                    await connection.close(timeout=1)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
-                await asyncio.sleep(0.1)
+            with suppress(ServiceError):
+                self.toll.held_together += await evidence.held_together(self._system)
+                self.toll.samples += 1
+            await asyncio.sleep(_SAMPLE_SECONDS)
 
     def _victim(self) -> Process:
         running = [slot.running for slot in self._system.workers if slot.process]

@@ -5,8 +5,9 @@ model is served by this process. Every gateway has a replica of its own behind i
 """
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.ports import free_ports
 from cli.local.postgres import EmbeddedPostgres
+from services.common.db import Pool, connection, open_pool
 from services.common.migrate import load_migrations, migrate
 from tests.chaos.failpoints import VARIABLE as FAILPOINTS
 from tests.chaos.model import CampaignModel, campaign_model
@@ -35,6 +37,17 @@ _POSTGRES = {
     "max_connections": "200",
     "log_min_messages": "fatal",
 }
+_EMPTY = """
+DO $$ BEGIN
+    EXECUTE (
+        SELECT 'TRUNCATE ' || string_agg(format('agent.%I', tablename), ', ')
+        FROM pg_tables WHERE schemaname = 'agent' AND tablename <> 'schema_migration');
+END $$
+"""
+_LAPSE = """
+UPDATE run SET lease_until = clock_timestamp() - interval '1 second'
+WHERE lease_until IS NOT NULL
+"""
 _DIRECT = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -48,6 +61,7 @@ class Size:
         lease: seconds for which a worker holds a run.
         poll: seconds between two looks at the queue without a hint.
         crash_limit: workers that may be lost on a run.
+        runs_at_once: how many runs a worker holds at most.
         model_seconds: how long the model thinks.
         tool_seconds: how long a tool takes.
     """
@@ -57,6 +71,7 @@ class Size:
     lease: float = 1.0
     poll: float = 0.25
     crash_limit: int = 100
+    runs_at_once: int = 32
     model_seconds: float = 0.0
     tool_seconds: float = 0.0
 
@@ -100,9 +115,9 @@ class Slot:
         self.process = await self.nursery.start(self.program, self.name, environment)
         return self.process
 
-    async def start_armed(self, failpoints: str) -> Process:
+    async def start_armed(self, failpoints: str, **more: str) -> Process:
         """Fill it with a process that fails at these points."""
-        return await self.start(**{FAILPOINTS: failpoints})
+        return await self.start(**{FAILPOINTS: failpoints}, **more)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +129,7 @@ class System:
         size: how it was made.
         postgres: the server.
         dsn: address of its database.
+        pool: connections to it, for those who look on.
         model: what all agents talk to.
         gateways: the slots of gateways.
         replicas: those of the agent services that answer calls, one for each gateway.
@@ -124,6 +140,7 @@ class System:
     size: Size
     postgres: EmbeddedPostgres
     dsn: str
+    pool: Pool
     model: CampaignModel
     nursery: Nursery
     gateways: list[Slot] = field(default_factory=list)
@@ -151,17 +168,19 @@ class System:
         key = (self.folder / "admin.key").read_text("utf-8").strip()
         return (("authorization", f"Bearer {key}"),)
 
-    def logged(self, event: str) -> int:
-        """How often the processes wrote of an event."""
-        return sum(log.read_text("utf-8").count(f'"{event}"') for log in self.logs.glob("*.log"))
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """What the processes wrote of an event."""
+        return [
+            json.loads(line)
+            for log in self.logs.glob("*.log")
+            for line in log.read_text("utf-8").splitlines()
+            if f'"{event}"' in line
+        ]
 
     async def fetch(self, statement: str, *given: Any) -> list[asyncpg.Record]:
-        """Rows of the agent service's schema."""
-        connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "agent"})
-        try:
-            return await connection.fetch(statement, *given)
-        finally:
-            await connection.close()
+        """Rows of the agent service's schema; ServiceError while the database is down."""
+        async with connection(self.pool) as lent:
+            return await lent.fetch(statement, *given)
 
     async def serving(self, slot: Slot) -> None:
         """Wait until what is called there answers."""
@@ -180,11 +199,24 @@ class System:
             await self.serving(slot)
 
     async def kill_workers(self) -> None:
-        """End all that work, as the next test brings its own."""
+        """End all that work."""
         for slot in self.workers:
             if slot.process is not None:
                 await slot.process.kill()
                 slot.process = None
+
+    async def start_afresh(self) -> None:
+        """Forget all runs, and whoever worked on them."""
+        await self.kill_workers()
+        await self.fetch(_EMPTY)
+        self.ledger.unlink(missing_ok=True)
+        for log in self.logs.glob("worker-*.log"):
+            log.unlink()
+        self.model.forget()
+
+    async def let_leases_lapse(self) -> None:
+        """Do as if a lease's time had passed since anybody renewed one."""
+        await self.fetch(_LAPSE)
 
     def add_worker(self) -> Slot:
         """A further slot for a worker."""
@@ -233,6 +265,7 @@ class System:
             "CHATMIND_AGENT_LEASE_SECONDS": str(size.lease),
             "CHATMIND_AGENT_POLL_SECONDS": str(size.poll),
             "CHATMIND_AGENT_CRASH_LIMIT": str(size.crash_limit),
+            "CHATMIND_AGENT_RUNS_AT_ONCE": str(size.runs_at_once),
             "OPENAI_API_KEY": "none",
             "OPENAI_BASE_URL": self.model.base_url,
             LEDGER: str(self.ledger),
@@ -253,14 +286,24 @@ async def open_system(folder: Path, size: Size) -> AsyncIterator[System]:
         for service in ("agent", "gateway"):
             migrations = load_migrations(ROOT / "services" / service / "store" / "migrations")
             await migrate(dsn, migrations, schema=service)
+        pool = await stack.enter_async_context(
+            open_pool(dsn, schema="agent", application_name="chaos")
+        )
         model = await stack.enter_async_context(campaign_model(seconds=size.model_seconds))
-        system = System(folder, size, postgres, dsn, model, nursery)
+        system = System(folder, size, postgres, dsn, pool, model, nursery)
         for _ in range(size.gateways):
             system.add_gateway()
         for _ in range(size.workers):
             system.add_worker()
         await system.start_answering()
         yield system
+
+
+async def until(so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so; fail if that takes too long."""
+    async with asyncio.timeout(ENOUGH):
+        while not await so():  # noqa: ASYNC110 - conditions of any kind
+            await asyncio.sleep(0.02)
 
 
 def make_folder(folder: Path) -> None:

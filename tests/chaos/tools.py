@@ -33,15 +33,15 @@ def chaos_tools(ledger: Path, points: Failpoints, *, seconds: float) -> list[Fun
             await asyncio.sleep(seconds / 2)
         return f"{tool}: done"
 
-    async def look(context: ToolContext) -> str:
+    async def look(step: int, context: ToolContext) -> str:
         """Looks at something."""
         return await act("look", context)
 
-    async def pay(context: ToolContext) -> str:
+    async def pay(step: int, context: ToolContext) -> str:
         """Pays for something."""
         return await act("pay", context)
 
-    async def die() -> str:
+    async def die(step: int) -> str:
         """Takes its process down."""
         os._exit(3)
 
