@@ -6,14 +6,18 @@
         assert model.requests[0].json["tools"]
 
 One reply of the script answers one request, in order; when the script is used up, `otherwise`
-answers, or a 500 that says so. Both plain and streamed requests are served.
+answers, or a 500 that says so. Both plain and streamed requests are served. `model_modes` has the
+ways in which a server can misbehave.
 """
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any
 
 Call = tuple[str, str, str]
@@ -31,6 +35,15 @@ class Request:
     json: dict[str, Any]
 
 
+class Then(Enum):
+    """What becomes of the connection once all is sent."""
+
+    KEEP = auto()
+    CLOSE = auto()
+    RESET = auto()
+    STALL = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer.
@@ -38,12 +51,13 @@ class Reply:
     Attributes:
         completion: a chat completion, sent as JSON or, if the request asks for it, as events.
         body: raw bytes to send instead of a completion.
+        cut: how much of that there is at all, from 0 to 1.
+        times: how often the body is repeated; None repeats it until the client hangs up.
+        announced: whether its length is told.
+        part: how much of what is announced is sent, from 0 to 1; with None not even headers are.
+        then: what becomes of the connection after that.
         piece: how many bytes are written at once; 0 writes all.
-        missing_bytes: how many more bytes than it sends the reply announces before it hangs up.
-        headers_only: whether nothing follows the headers, while the connection stays open.
-        endless: whether the body is repeated until the client hangs up.
-        silent: whether nothing at all is sent, while the connection stays open.
-        hang_up: whether the connection is closed without an answer.
+        pause: seconds before each further piece.
         after: what must be set before the answer is sent.
     """
 
@@ -52,12 +66,13 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
+    cut: float = 1.0
+    times: int | None = 1
+    announced: bool = True
+    part: float | None = 1.0
+    then: Then = Then.KEEP
     piece: int = 0
-    missing_bytes: int = 0
-    headers_only: bool = False
-    endless: bool = False
-    silent: bool = False
-    hang_up: bool = False
+    pause: float = 0.0
     after: asyncio.Event | None = None
 
     def waiting_for(self, event: asyncio.Event) -> "Reply":
@@ -111,9 +126,11 @@ def message(
     return Reply(completion=completion)
 
 
-def fails(status: int, text: str = "scripted failure", **headers: str) -> Reply:
+def fails(
+    status: int, text: str = "scripted failure", *, code: str | None = None, **headers: str
+) -> Reply:
     """An error as OpenAI words it; `retry_after="1"` becomes the header of that name."""
-    error = {"error": {"message": text, "type": "scripted", "param": None, "code": None}}
+    error = {"error": {"message": text, "type": "scripted", "param": None, "code": code}}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(body=json.dumps(error).encode(), status=status, headers=named)
 
@@ -123,16 +140,16 @@ def raw(body: bytes, **more: Any) -> Reply:
     return Reply(body=body, **more)
 
 
-SILENCE = Reply(silent=True)
+SILENCE = Reply(part=None, then=Then.STALL)
 """The request is taken and never answered."""
 
-HANGS_AFTER_HEADERS = Reply(body=b"{}", headers_only=True)
+HANGS_AFTER_HEADERS = Reply(body=b"{}", part=0, then=Then.STALL)
 """The answer begins and never goes on."""
 
-HANGS_UP = Reply(hang_up=True)
+HANGS_UP = Reply(part=None, then=Then.CLOSE)
 """The connection is closed without an answer."""
 
-FLOOD = Reply(body=b"x" * 65_536, endless=True)
+FLOOD = Reply(body=b"x" * 65_536, times=None, announced=False)
 """The answer never ends."""
 
 HTML = raw(b"<!doctype html><title>Sign in</title>", content_type="text/html")
@@ -141,21 +158,28 @@ HTML = raw(b"<!doctype html><title>Sign in</title>", content_type="text/html")
 TRUNCATED_JSON = raw(b'{"id": "chatcmpl-1", "choices": [{"index": 0, "mess')
 """An answer that is cut, though its length is right."""
 
-TRUNCATED_BODY = Reply(body=b'{"id": "chatcmpl-1", ', missing_bytes=500)
+TRUNCATED_BODY = Reply(body=b'{"id": "chatcmpl-1", "choices": []}', part=0.5, then=Then.CLOSE)
 """An answer whose connection breaks before its announced end."""
 
-EMPTY_CHOICES = raw(b'{"id": "x", "object": "chat.completion", "choices": []}')
+EMPTY_CHOICES = Reply(completion={"id": "x", "object": "chat.completion", "choices": []})
 """An answer without a message."""
 
 
 class ScriptedModel:
-    """The server's script and what it was asked; made by `scripted_model`."""
+    """The server's script and what it was asked; made by `scripted_model`.
+
+    Attributes:
+        requests: as they arrived.
+        otherwise: answers when the script is used up.
+        left: how many connections the client closed while they owed it an answer.
+    """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.otherwise: Script = fails(500, "the script is used up")
+        self.left = 0
         self._script: list[Script] = []
-        self._asked = asyncio.Condition()
+        self._news = asyncio.Condition()
         self._port = 0
 
     @property
@@ -169,13 +193,24 @@ class ScriptedModel:
 
     async def asked(self, times: int, *, within: float = 10) -> None:
         """Wait until so many requests have arrived."""
-        async with asyncio.timeout(within), self._asked:
-            await self._asked.wait_for(lambda: len(self.requests) >= times)
+        async with asyncio.timeout(within), self._news:
+            await self._news.wait_for(lambda: len(self.requests) >= times)
+
+    async def abandoned(self, times: int = 1, *, within: float = 10) -> None:
+        """Wait until the client has closed so many connections that still owed it an answer."""
+        async with asyncio.timeout(within), self._news:
+            await self._news.wait_for(lambda: self.left >= times)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (request := await _read_request(reader)) is not None:
-                if not await _answer(writer, request, await self._reply(request)):
+                reply = await self._reply(request)
+                await _answer(writer, request, reply)
+                if reply.then is Then.STALL:
+                    await self._until_left(reader)
+                if reply.then is Then.RESET:
+                    _reset(writer)
+                if reply.then is not Then.KEEP or not reply.announced:
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -183,11 +218,18 @@ class ScriptedModel:
             writer.close()
 
     async def _reply(self, request: Request) -> Reply:
-        async with self._asked:
+        async with self._news:
             self.requests.append(request)
-            self._asked.notify_all()
+            self._news.notify_all()
         script = self._script.pop(0) if self._script else self.otherwise
         return script if isinstance(script, Reply) else script(request)
+
+    async def _until_left(self, reader: asyncio.StreamReader) -> None:
+        with suppress(ConnectionError):
+            await reader.read(1)
+        async with self._news:
+            self.left += 1
+            self._news.notify_all()
 
 
 @asynccontextmanager
@@ -230,39 +272,35 @@ async def _read_request(reader: asyncio.StreamReader) -> Request | None:
     return Request(line.split(" ")[1], headers, json.loads(body) if body else {})
 
 
-async def _answer(writer: asyncio.StreamWriter, request: Request, reply: Reply) -> bool:
-    """Send the reply; whether the connection can take another request."""
+async def _answer(writer: asyncio.StreamWriter, request: Request, reply: Reply) -> None:
     if reply.after is not None:
         await reply.after.wait()
-    if reply.hang_up:
-        return False
-    if reply.silent:
-        await _until_gone(writer)
-        return False
+    if reply.part is None:
+        return
     body, content_type = _body(request, reply)
-    length = len(body) + reply.missing_bytes
-    writer.write(_head(reply, content_type, None if reply.endless else length))
-    if reply.headers_only:
-        await _until_gone(writer)
-        return False
+    body = body[: int(len(body) * reply.cut)]
+    writer.write(_head(reply, content_type, len(body) * (reply.times or 1)))
+    body = body[: int(len(body) * reply.part)]
     piece = reply.piece or max(len(body), 1)
-    for start in range(0, len(body), piece):
-        writer.write(body[start : start + piece])
-        await writer.drain()
-    while reply.endless:
-        writer.write(body)
-        await writer.drain()
-    return reply.missing_bytes == 0
+    sent = 0
+    while reply.times is None or sent < reply.times:
+        for start in range(0, len(body), piece):
+            if start and reply.pause:
+                await asyncio.sleep(reply.pause)
+            writer.write(body[start : start + piece])
+            await writer.drain()
+        sent += 1
 
 
-async def _until_gone(writer: asyncio.StreamWriter) -> None:
-    await writer.drain()
-    await writer.wait_closed()
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Have the connection end with RST once it is closed."""
+    linger = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
-def _head(reply: Reply, content_type: str, length: int | None) -> bytes:
+def _head(reply: Reply, content_type: str, length: int) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} Scripted", f"content-type: {content_type}"]
-    lines += [f"content-length: {length}"] if length is not None else ["connection: close"]
+    lines += [f"content-length: {length}"] if reply.announced else ["connection: close"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     return "\r\n".join(lines).encode("latin-1") + _HEADERS_END
 
@@ -271,21 +309,34 @@ def _body(request: Request, reply: Reply) -> tuple[bytes, str]:
     if reply.completion is None:
         return reply.body, reply.content_type
     if not request.json.get("stream"):
-        return json.dumps(reply.completion, ensure_ascii=False).encode(), reply.content_type
+        return _json(reply.completion), reply.content_type
     return b"".join(_events(reply.completion)), "text/event-stream"
 
 
+def _json(value: object) -> bytes:
+    """As most servers write it; what UTF-8 lacks is escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
 def _events(completion: Mapping[str, Any]) -> Sequence[bytes]:
-    choice = completion["choices"][0]
-    wanted = choice["message"].get("tool_calls") or []
-    delta = {**choice["message"]}
-    if wanted:
-        delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(wanted)]
-    head = {**completion, "object": "chat.completion.chunk", "usage": None}
-    chunks: list[dict[str, Any]] = [
-        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
-        {**head, "choices": [], "usage": completion.get("usage")},
+    head = {**completion, "object": "chat.completion.chunk", "choices": [], "usage": None}
+    chunks = [
+        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+        for choice in completion["choices"]
+        for delta, finish_reason in (
+            (_delta(choice["message"]), None),
+            ({}, choice["finish_reason"]),
+        )
     ]
-    lines = [json.dumps(chunk, ensure_ascii=False) for chunk in chunks]
-    return [f"data: {line}\n\n".encode() for line in (*lines, "[DONE]")]
+    chunks.append({**head, "usage": completion.get("usage")})
+    return [b"data: " + line + b"\n\n" for line in (*map(_json, chunks), b"[DONE]")]
+
+
+def _delta(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    wanted = message.get("tool_calls") or []
+    if not wanted:
+        return message
+    return {**message, "tool_calls": [{"index": i, **call} for i, call in enumerate(wanted)]}

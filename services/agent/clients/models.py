@@ -8,14 +8,16 @@ from urllib.parse import urlsplit
 import httpx2
 from openai import AsyncOpenAI
 
+from services.agent.clients.model_breaker import BreakerPolicy
 from services.agent.clients.model_http import ModelTimeouts, model_http
+from services.agent.clients.model_retries import Retries
 from services.agent.clients.models_file import (
     OPENAI_URL,
     EndpointSettings,
     ModelSettings,
 )
 from services.agent.clients.offline_model import OfflineModel
-from services.agent.clients.openai_model import Endpoint, OpenAIModel, Retries
+from services.agent.clients.openai_model import Endpoint, OpenAIModel
 from services.agent.clients.openai_request import Dialect
 from services.agent.domain.chat import ModelInfo, Provider
 from services.agent.domain.ports import Model
@@ -46,6 +48,7 @@ async def open_models(
     *,
     timeouts: ModelTimeouts | None = None,
     retries: Retries | None = None,
+    policy: BreakerPolicy | None = None,
     max_reply_bytes: int = MAX_REPLY_BYTES,
 ) -> AsyncIterator[Models]:
     """The models of these settings and the built-in one, which is the default if it is alone.
@@ -53,7 +56,8 @@ async def open_models(
     Args:
         settings: the default first.
         timeouts: how long one is waited for.
-        retries: how often one is asked.
+        retries: bounds the repeats of a call.
+        policy: when an endpoint is left alone.
         max_reply_bytes: a longer reply is refused.
     """
     timeouts = timeouts or ModelTimeouts()
@@ -61,9 +65,10 @@ async def open_models(
         configured = [
             OpenAIModel(
                 _info(each, default=place == 0),
-                [_endpoint(endpoint, each, http) for endpoint in each.endpoints],
+                [_endpoint(endpoint, each, http, timeouts) for endpoint in each.endpoints],
                 total_seconds=timeouts.total_seconds,
                 retries=retries,
+                policy=policy,
             )
             for place, each in enumerate(settings)
         ]
@@ -81,13 +86,16 @@ def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
 
 
 def _endpoint(
-    endpoint: EndpointSettings, settings: ModelSettings, http: httpx2.AsyncClient
+    endpoint: EndpointSettings,
+    settings: ModelSettings,
+    http: httpx2.AsyncClient,
+    timeouts: ModelTimeouts,
 ) -> Endpoint:
     client = AsyncOpenAI(
         api_key=endpoint.api_key or "none",
         base_url=endpoint.base_url,
         max_retries=0,
-        timeout=http.timeout,
+        timeout=timeouts.of_request(streamed=settings.stream),
         http_client=http,
     )
     openai_itself = urlsplit(endpoint.base_url).hostname == urlsplit(OPENAI_URL).hostname

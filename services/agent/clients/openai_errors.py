@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-from services.agent.clients.model_http import ReplyTooLargeError
+from services.agent.clients.model_http import ReplyTooLargeError, StalledReplyError
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError
 from services.agent.domain.errors import (
     ContextTooLongError,
+    EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
 )
@@ -40,14 +42,14 @@ class Failure:
     Attributes:
         error: what is told of it.
         kind: what is logged of it, such as "status 503".
-        retry: asking again may help.
-        retry_after: seconds that the server wants to be left alone; None where it does not say.
+        retry: asking again may help, and the failure counts against the endpoint.
+        retry_after: seconds that the server wants to be left alone; 0 where it does not say.
     """
 
-    error: ModelUnavailableError | ModelRejectedError
+    error: ModelUnavailableError | ModelRejectedError | EmptyAnswerError
     kind: str
     retry: bool = True
-    retry_after: float | None = None
+    retry_after: float = 0.0
 
 
 def failure(error: Exception, *, model: str, secret: str, clock: Clock) -> Failure | None:
@@ -61,7 +63,7 @@ def failure(error: Exception, *, model: str, secret: str, clock: Clock) -> Failu
     """
     match error:
         case APITimeoutError():
-            return _unavailable(f"The model {model!r} did not answer in time.", "timeout")
+            return _too_slow(error, model)
         case APIConnectionError():
             return _unavailable(f"The server of model {model!r} cannot be reached.", "connection")
         case UnreadableReplyError():
@@ -73,6 +75,8 @@ def failure(error: Exception, *, model: str, secret: str, clock: Clock) -> Failu
                 kind="reply too large",
                 retry=False,
             )
+        case EmptyAnswerError():
+            return Failure(error, kind="empty reply", retry=False)
         case ReportedError():
             if failed := _unavailable_by_status(error.status, model):
                 return failed
@@ -83,6 +87,19 @@ def failure(error: Exception, *, model: str, secret: str, clock: Clock) -> Failu
             return _refused(error.status_code, error.body, model=model, secret=secret)
         case _:
             return None
+
+
+def _too_slow(error: APITimeoutError, model: str) -> Failure:
+    match error.__cause__:
+        case httpx2.ConnectTimeout():
+            text = f"The server of model {model!r} cannot be reached."
+            return _unavailable(text, "connect timeout")
+        case StalledReplyError():
+            text = f"The model {model!r} fell silent in the middle of its reply."
+            return _unavailable(text, "stalled reply")
+        case _:
+            text = f"The model {model!r} did not begin to answer in time."
+            return _unavailable(text, "timeout")
 
 
 def _unavailable(text: str, kind: str) -> Failure:
@@ -121,15 +138,13 @@ def _code(body: object) -> str:
     return str(body.get("code")) if isinstance(body, Mapping) else ""
 
 
-def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
-    value = headers.get("retry-after")
-    if value is None:
-        return None
+def _retry_after(headers: Mapping[str, str], clock: Clock) -> float:
+    value = headers.get("retry-after", "0")
     try:
         seconds = float(value)
     except ValueError:
         seconds = _until(value, clock)
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+    return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
 
 
 def _until(date: str, clock: Clock) -> float:

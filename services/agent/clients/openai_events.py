@@ -68,12 +68,14 @@ class _Merged:
     finish_reason: str | None = None
     model: str = ""
     usage: Json = None
+    begun: bool = False
 
     def add(self, chunk: Mapping[str, object]) -> None:
         self.usage = mapping(chunk.get("usage")) or self.usage
         self.model = self.model or text(chunk.get("model"))
         for choice in map(mapping, sequence(chunk.get("choices"))):
             if choice and choice.get("index", 0) == 0:
+                self.begun = True
                 self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
                 self._add_delta(mapping(choice.get("delta")) or {})
 
@@ -110,4 +112,8 @@ class _Merged:
             for _, call in sorted(self.calls.items())
         ]
         choice: Json = {"message": message, "finish_reason": self.finish_reason}
-        return {"model": self.model, "choices": [choice], "usage": self.usage}
+        return {
+            "model": self.model,
+            "choices": [choice] if self.begun else [],
+            "usage": self.usage,
+        }

@@ -7,7 +7,7 @@ servers do not keep them.
 """
 
 import asyncio
-import random
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +16,9 @@ import httpx2
 import structlog
 from openai import AsyncOpenAI
 
+from services.agent.clients.model_breaker import BreakerPolicy
+from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+from services.agent.clients.model_retries import Retries, RetryBudget
 from services.agent.clients.openai_errors import Failure, failure
 from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
@@ -25,29 +28,6 @@ from services.common.clock import Clock
 from services.common.clock import now as wall_clock
 
 _PATH: Final = "/chat/completions"
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often and how soon a request is repeated.
-
-    Attributes:
-        attempts: requests at most, all endpoints together.
-        base_seconds: the longest pause before the first repeat; doubled with each further one.
-        most_seconds: the longest pause of all.
-        most_retry_after_seconds: the longest pause that a server may ask for.
-    """
-
-    attempts: int = 4
-    base_seconds: float = 0.5
-    most_seconds: float = 8.0
-    most_retry_after_seconds: float = 20.0
-
-    def pause(self, repeat: int, retry_after: float | None) -> float:
-        """Seconds to wait before a repeat, numbered from 1: random, so that crowds disperse."""
-        longest = min(self.most_seconds, self.base_seconds * 2 ** (repeat - 1))
-        wanted = min(retry_after or 0.0, self.most_retry_after_seconds)
-        return wanted + random.uniform(0, longest)  # noqa: S311 -- spreads load, guards nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +46,14 @@ class Endpoint:
 
 
 class OpenAIModel:
-    """One model; satisfies `ports.Model`. Its endpoints are tried in order."""
+    """One model; satisfies `ports.Model`. Its endpoints are tried in order.
+
+    A failure that may pass is repeated: at another endpoint at once, at the same one after a pause,
+    as long as the budget for repeats and the total time allow. That holds for a reply that was too
+    slow, too: it is begun anew if there is time left. While every endpoint rests, a call waits for
+    the end of the rest; what it asks then is no burden on the budget, as one probe at a time is let
+    through. If the rest ends too late for it, it fails at once and says when it ends.
+    """
 
     def __init__(
         self,
@@ -75,14 +62,28 @@ class OpenAIModel:
         *,
         total_seconds: float,
         retries: Retries | None = None,
+        policy: BreakerPolicy | None = None,
         clock: Clock = wall_clock,
     ) -> None:
+        """Asks these endpoints.
+
+        Args:
+            info: what is told of the model.
+            endpoints: in order of preference.
+            total_seconds: how long a reply may take, with all attempts and pauses.
+            retries: bounds the repeats of a call.
+            policy: when an endpoint is left alone.
+            clock: for a Retry-After that is a date.
+        """
         self._info = info
         self._endpoints = endpoints
         self._total_seconds = total_seconds
         self._retries = retries or Retries()
+        self._budget = RetryBudget()
         self._clock = clock
         self._log = structlog.get_logger("model").bind(model=info.name)
+        self._order = Endpoints([_name(each) for each in endpoints], policy=policy, log=self._log)
+        self._trouble = f"The model {info.name!r} is unavailable."
 
     @property
     def info(self) -> ModelInfo:
@@ -97,36 +98,65 @@ class OpenAIModel:
             ModelRejectedError: an endpoint refused the request.
             EmptyAnswerError: the reply holds no message.
         """
-        try:
-            async with asyncio.timeout(self._total_seconds) as limit:
-                return await self._attempts(request)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            text = f"The model {self._info.name!r} did not answer in {self._total_seconds:g} s."
-            raise ModelUnavailableError(text) from error
-
-    async def _attempts(self, request: ModelRequest) -> ModelReply:
-        attempt = 0
+        deadline = _now() + self._total_seconds
+        self._budget.called()
+        tried: list[int] = []
         while True:
-            attempt += 1
-            endpoint = self._endpoints[(attempt - 1) % len(self._endpoints)]
-            outcome = await self._attempt(endpoint, request)
+            with await self._turn(tried, deadline) as turn:
+                outcome = await self._attempt(self._endpoints[turn.place], request, deadline)
+                self._tell(turn, outcome)
             if isinstance(outcome, ModelReply):
                 return outcome
-            self._log.warning("model failed", attempt=attempt, kind=outcome.kind)
-            if not outcome.retry or attempt >= self._retries.attempts:
-                raise outcome.error
-            rounds, place = divmod(attempt, len(self._endpoints))
-            if place == 0:
-                await asyncio.sleep(self._retries.pause(rounds, outcome.retry_after))
+            tried.append(turn.place)
+            self._log.warning(
+                "model failed",
+                endpoint=_name(self._endpoints[turn.place]),
+                attempt=len(tried),
+                kind=outcome.kind,
+            )
+            await self._before_repeat(outcome, tried, deadline)
 
-    async def _attempt(self, endpoint: Endpoint, request: ModelRequest) -> ModelReply | Failure:
+    async def _turn(self, tried: Sequence[int], deadline: float) -> Turn:
+        try:
+            return await self._order.turn(tried, deadline=deadline)
+        except RestingError as error:
+            seconds = max(math.ceil(error.seconds), 1)
+            text = f"{self._trouble} It will be tried again in {seconds} s."
+            raise ModelUnavailableError(text, retry_after=error.seconds) from error
+
+    def _tell(self, turn: Turn, outcome: ModelReply | Failure) -> None:
+        if isinstance(outcome, Failure) and outcome.retry:
+            self._trouble = outcome.error.message
+            turn.failed(min(outcome.retry_after, self._retries.most_retry_after_seconds))
+        else:
+            turn.answered()
+
+    async def _before_repeat(self, failed: Failure, tried: Sequence[int], deadline: float) -> None:
+        """Wait as long as is needed before the next attempt; raises the failure if none follows."""
+        if not failed.retry or len(tried) >= self._retries.attempts or _now() >= deadline:
+            raise failed.error
+        if self._order.rest > 0:
+            return
+        if not self._budget.repeat():
+            text = f"{failed.error.message} Too many of its requests fail to try again at once."
+            raise ModelUnavailableError(text) from failed.error
+        if not self._order.fresher(tried):
+            pause = self._retries.pause(tried.count(tried[-1]))
+            if _now() + pause >= deadline:
+                raise failed.error
+            await asyncio.sleep(pause)
+
+    async def _attempt(
+        self, endpoint: Endpoint, request: ModelRequest, deadline: float
+    ) -> ModelReply | Failure:
         body = shape_request(request, model=endpoint.model, dialect=endpoint.dialect)
         try:
-            response = await endpoint.client.post(_PATH, cast_to=httpx2.Response, body=body)
+            async with asyncio.timeout_at(deadline) as limit:
+                response = await endpoint.client.post(_PATH, cast_to=httpx2.Response, body=body)
             return read_reply(response.content)
         except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return self._out_of_time()
             failed = failure(
                 error,
                 model=self._info.name,
@@ -136,3 +166,15 @@ class OpenAIModel:
             if failed is None:
                 raise
             return failed
+
+    def _out_of_time(self) -> Failure:
+        text = f"The model {self._info.name!r} did not answer in {self._total_seconds:g} s."
+        return Failure(ModelUnavailableError(text), kind="total time")
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.client.base_url.host
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -5,11 +5,12 @@ import httpx2
 import pytest
 from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-from services.agent.clients.model_http import ReplyTooLargeError
+from services.agent.clients.model_http import ReplyTooLargeError, StalledReplyError
 from services.agent.clients.openai_errors import Failure, failure
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError
 from services.agent.domain.errors import (
     ContextTooLongError,
+    EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
 )
@@ -33,11 +34,20 @@ def status(code: int, body: Any = None, **headers: str) -> APIStatusError:
     return APIStatusError("raw text of the SDK", response=response, body=body)
 
 
+def too_slow(cause: Exception) -> APITimeoutError:
+    error = APITimeoutError(REQUEST)
+    error.__cause__ = cause
+    return error
+
+
 class TestFailure:
     @pytest.mark.parametrize(
         ("error", "kind", "retry"),
         [
             (APITimeoutError(REQUEST), "timeout", True),
+            (too_slow(httpx2.ReadTimeout("")), "timeout", True),
+            (too_slow(httpx2.ConnectTimeout("")), "connect timeout", True),
+            (too_slow(StalledReplyError("")), "stalled reply", True),
             (APIConnectionError(request=REQUEST), "connection", True),
             (UnreadableReplyError(), "unreadable reply", True),
             (ReplyTooLargeError(), "reply too large", False),
@@ -53,6 +63,11 @@ class TestFailure:
 
         assert isinstance(found.error, ModelUnavailableError)
         assert (found.kind, found.retry) == (kind, retry)
+
+    def test_an_empty_reply_is_final_and_told_as_such(self) -> None:
+        error = EmptyAnswerError("nothing")
+
+        assert meant(error) == Failure(error, "empty reply", retry=False)
 
     @pytest.mark.parametrize("code", [300, 400, 401, 402, 403, 404, 413, 422])
     def test_a_refusal_is_final(self, code: int) -> None:
@@ -116,13 +131,13 @@ class TestRetryAfter:
             ("-3", 0.0),
             ("Mon, 01 Jun 2026 10:30:09 GMT", 9.0),
             ("Mon, 01 Jun 2026 10:00:00 GMT", 0.0),
-            ("soon", None),
-            ("nan", None),
-            ("inf", None),
+            ("soon", 0.0),
+            ("nan", 0.0),
+            ("inf", 0.0),
         ],
     )
-    def test_seconds_and_dates_are_read(self, value: str, seconds: float | None) -> None:
+    def test_seconds_and_dates_are_read(self, value: str, seconds: float) -> None:
         assert meant(status(429, retry_after=value)).retry_after == seconds
 
     def test_without_the_header_there_is_no_wish(self) -> None:
-        assert meant(status(429)).retry_after is None
+        assert meant(status(429)).retry_after == 0

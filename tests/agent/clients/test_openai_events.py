@@ -6,6 +6,7 @@ import pytest
 from services.agent.clients.openai_events import completion_of, is_stream
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError, read_reply
 from services.agent.domain.chat import FinishReason
+from services.agent.domain.errors import EmptyAnswerError
 from services.agent.domain.run_models import Usage
 from tests.agent.dialogue import CASES, case, tool_call
 
@@ -127,6 +128,10 @@ class TestCompletion:
     def test_a_stream_that_breaks_off_is_unreadable(self, body: bytes) -> None:
         with pytest.raises(UnreadableReplyError):
             read_reply(body)
+
+    def test_a_stream_without_any_choice_is_an_empty_answer(self) -> None:
+        with pytest.raises(EmptyAnswerError):
+            read_reply(stream({"choices": [], "usage": {"prompt_tokens": 1}}))
 
     def test_an_error_among_the_events_is_told(self) -> None:
         with pytest.raises(ReportedError) as error:

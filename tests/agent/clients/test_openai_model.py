@@ -1,14 +1,17 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from services.agent.clients.model_breaker import BreakerPolicy
 from services.agent.clients.model_http import ModelTimeouts
+from services.agent.clients.model_retries import Retries
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
-from services.agent.clients.openai_model import Retries
-from services.agent.domain.chat import ChatMessage, FinishReason, ModelRequest
+from services.agent.domain.chat import ChatMessage, FinishReason, ModelReply, ModelRequest
 from services.agent.domain.errors import (
     ContextTooLongError,
     EmptyAnswerError,
@@ -30,6 +33,7 @@ from tests.agent.scripted_model import (
     TRUNCATED_JSON,
     Reply,
     ScriptedModel,
+    Then,
     calls,
     fails,
     raw,
@@ -54,6 +58,7 @@ async def server() -> AsyncIterator[ScriptedModel]:
 async def opened(
     *urls: str,
     retries: Retries = AT_ONCE,
+    policy: BreakerPolicy | None = None,
     total_seconds: float = 20,
     max_reply_bytes: int = 16 * 1024 * 1024,
     stream: bool = False,
@@ -64,6 +69,7 @@ async def opened(
         [ModelSettings("m", endpoints, stream=stream)],
         timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
         retries=retries,
+        policy=policy or BreakerPolicy(rest_seconds=0.01),
         max_reply_bytes=max_reply_bytes,
     ) as models:
         model = models.get("m")
@@ -227,15 +233,74 @@ class TestRepeats:
                 with pytest.raises(ModelUnavailableError, match="did not answer"):
                     await model.complete(QUESTION)
 
-    async def test_a_cancelled_request_is_dropped(self, server: ScriptedModel) -> None:
-        server.script(SILENCE)
+    async def test_no_pause_goes_past_the_total_time(self, server: ScriptedModel) -> None:
+        server.otherwise = fails(503)
+        slow = Retries(base_seconds=1e6, most_seconds=1e6)
 
-        async with opened(server.base_url) as model, asyncio.TaskGroup() as group:
-            task = group.create_task(model.complete(QUESTION))
-            await server.asked(1)
-            task.cancel()
+        async with opened(server.base_url, retries=slow) as model, asyncio.timeout(5):
+            with pytest.raises(ModelUnavailableError, match="status 503"):
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+    async def test_when_too_many_are_repeated_a_failure_is_told_at_once(
+        self, server: ScriptedModel
+    ) -> None:
+        """Few calls have each of their repeats; a server that fails often gets no more of them."""
+        server.script(*[fails(503), says("Here.")] * 10)
+        server.otherwise = fails(503)
+
+        async with opened(server.base_url) as model:
+            for _ in range(10):
+                await model.complete(QUESTION)
+            with pytest.raises(ModelUnavailableError, match=r"status 503\)\. Too many"):
+                await model.complete(QUESTION)
+
+        assert len(server.requests) == 21
+
+
+class TestCancel:
+    @pytest.mark.parametrize(
+        ("hang", "stream"),
+        [
+            (SILENCE, False),
+            (SILENCE, True),
+            (HANGS_AFTER_HEADERS, False),
+            (replace(says("On b1."), part=0.5, then=Then.STALL), True),
+        ],
+    )
+    async def test_the_server_s_work_is_given_up_at_once(
+        self, server: ScriptedModel, hang: Reply, stream: bool
+    ) -> None:
+        """T-D10: the connection is closed, so that nothing goes on for nobody."""
+        server.script(hang)
+
+        async with opened(server.base_url, stream=stream) as model:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(model.complete(QUESTION))
+                await server.asked(1)
+                task.cancel()
+            await server.abandoned()
 
         assert task.cancelled()
+
+    async def test_a_probe_that_is_cancelled_lets_the_next_call_through(
+        self, server: ScriptedModel
+    ) -> None:
+        server.script(*[fails(503)] * 5, SILENCE, says("Here."))
+        lasting = BreakerPolicy(rest_seconds=0.05, most_seconds=600)
+
+        async with opened(server.base_url, retries=Retries(attempts=1), policy=lasting) as model:
+            for _ in range(5):
+                with pytest.raises(ModelUnavailableError):
+                    await model.complete(QUESTION)
+            async with asyncio.TaskGroup() as group:
+                probe = group.create_task(model.complete(QUESTION))
+                await server.asked(6)
+                waiting = group.create_task(model.complete(QUESTION))
+                probe.cancel()
+
+        assert waiting.result().text == "Here."
 
 
 class TestEndpoints:
@@ -246,6 +311,29 @@ class TestEndpoints:
             reply = await model.complete(QUESTION)
 
         assert reply.text == "From the second."
+
+    async def test_one_that_keeps_failing_is_left_alone(self, server: ScriptedModel) -> None:
+        """T-D17: calls go elsewhere at no cost."""
+        server.otherwise = fails(503)
+        async with scripted_model() as other:
+            other.otherwise = says("From the second.")
+            resting = BreakerPolicy(rest_seconds=600, most_seconds=600)
+            async with opened(server.base_url, other.base_url, policy=resting) as model:
+                for _ in range(30):
+                    await model.complete(QUESTION)
+
+            assert [len(server.requests), len(other.requests)] == [5, 30]
+
+    async def test_one_that_rests_is_taken_back_by_a_probe(self, server: ScriptedModel) -> None:
+        server.script(*[fails(503)] * 5)
+        server.otherwise = says("From the first.")
+        async with scripted_model() as other:
+            other.otherwise = says("From the second.")
+            async with opened(server.base_url, other.base_url) as model, asyncio.timeout(20):
+                while (await model.complete(QUESTION)).text != "From the first.":
+                    pass
+
+            assert len(other.requests) >= 5
 
     async def test_all_together_get_four_attempts(self, server: ScriptedModel) -> None:
         server.otherwise = fails(500)
@@ -258,15 +346,47 @@ class TestEndpoints:
             assert [len(server.requests), len(other.requests)] == [2, 2]
 
 
-class TestRetries:
-    def test_pauses_grow_and_stay_bounded(self) -> None:
-        retries = Retries()
+class TestRest:
+    async def test_a_server_s_wish_is_kept(self, server: ScriptedModel) -> None:
+        server.script(fails(503, retry_after="1"), says("Here."))
+        begun = time.monotonic()
 
-        for repeat, longest in ((1, 0.5), (2, 1.0), (3, 2.0), (20, 8.0)):
-            assert all(0 <= retries.pause(repeat, None) <= longest for _ in range(50))
+        async with opened(server.base_url, retries=Retries()) as model:
+            reply = await model.complete(QUESTION)
 
-    def test_the_server_s_wish_is_kept_up_to_a_cap(self) -> None:
-        retries = Retries()
+        assert reply.text == "Here."
+        assert time.monotonic() - begun >= 1
 
-        assert 3 <= retries.pause(1, 3.0) <= 3.5
-        assert 20 <= retries.pause(1, 3600.0) <= 20.5
+    async def test_a_wish_is_kept_by_other_calls_too(self, server: ScriptedModel) -> None:
+        server.script(fails(429, retry_after="30"))
+
+        async with opened(server.base_url, retries=Retries(attempts=1)) as model:
+            for told in ("status 429", "status 429.*It will be tried again in (29|30) s"):
+                with pytest.raises(ModelUnavailableError, match=told):
+                    await model.complete(QUESTION)
+
+        assert len(server.requests) == 1
+
+    async def test_a_wish_that_is_too_long_is_told_at_once(self, server: ScriptedModel) -> None:
+        """As far as it is kept at all."""
+        server.script(fails(429, retry_after="3600"))
+
+        async with opened(server.base_url, retries=Retries()) as model:
+            with pytest.raises(ModelUnavailableError, match="tried again in 60 s") as error:
+                await model.complete(QUESTION)
+
+        assert error.value.retry_after == pytest.approx(60, abs=1)
+        assert len(server.requests) == 1
+
+    async def test_a_call_waits_until_the_server_is_back(self, server: ScriptedModel) -> None:
+        """T-D17: and it has attempts left, as the calls before it probed, too."""
+        server.script(*[fails(503)] * 9)
+        server.otherwise = says("Here.")
+
+        async with opened(server.base_url) as model:
+            outcomes = await asyncio.gather(
+                *(model.complete(QUESTION) for _ in range(4)), return_exceptions=True
+            )
+
+        assert [each.text for each in outcomes if isinstance(each, ModelReply)] == ["Here."] * 4
+        assert len(server.requests) == 9 + 4

@@ -1,0 +1,172 @@
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+
+from services.agent.clients.model_breaker import BreakerPolicy, BreakerState
+from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+
+QUICK = BreakerPolicy(failures=2, rest_seconds=0.05, most_seconds=0.1)
+LONG = BreakerPolicy(failures=2, rest_seconds=100, most_seconds=100)
+
+
+def endpoints(count: int = 1, policy: BreakerPolicy = QUICK) -> Endpoints:
+    names = [f"e{place}" for place in range(count)]
+    return Endpoints(names, policy=policy, log=structlog.get_logger())
+
+
+async def turn(order: Endpoints, *tried: int, within: float = 10) -> Turn:
+    return await order.turn(tried, deadline=asyncio.get_running_loop().time() + within)
+
+
+async def down(order: Endpoints, *places: int) -> None:
+    """Let these fail until they rest."""
+    others = [each for each in range(len(order.states())) if each not in places]
+    for place in places:
+        avoided = [each for each in (*others, *places) if each != place]
+        for _ in range(2):
+            with await turn(order, *avoided) as leave:
+                assert leave.place == place
+                leave.failed()
+
+
+class TestOrder:
+    async def test_the_first_is_asked_as_long_as_it_answers(self) -> None:
+        order = endpoints(2)
+        for _ in range(3):
+            with await turn(order) as leave:
+                leave.answered()
+
+                assert leave.place == 0
+
+    async def test_the_one_that_was_tried_least_is_next(self) -> None:
+        order = endpoints(3)
+
+        assert (await turn(order, 0)).place == 1
+        assert (await turn(order, 0, 1)).place == 2
+        assert (await turn(order, 0, 1, 2)).place == 0
+
+    async def test_one_that_rests_is_passed_over(self) -> None:
+        order = endpoints(2, LONG)
+        await down(order, 0)
+
+        assert (await turn(order)).place == 1
+        assert order.states() == [BreakerState.OPEN, BreakerState.CLOSED]
+        assert not order.fresher([1])
+        assert order.rest == 0
+
+    async def test_a_fresher_one_can_be_asked_at_once(self) -> None:
+        order = endpoints(2)
+
+        assert order.fresher([0])
+        assert not order.fresher([0, 1])
+        assert order.fresher([0, 1, 0])
+
+
+class TestRest:
+    async def test_a_call_waits_for_the_end_of_the_rest(self) -> None:
+        order = endpoints()
+        await down(order, 0)
+
+        assert order.rest > 0
+        with await turn(order) as leave:
+            leave.answered()
+
+        assert order.states() == [BreakerState.CLOSED]
+
+    async def test_a_rest_that_is_too_long_is_told_at_once(self) -> None:
+        order = endpoints(policy=LONG)
+        await down(order, 0)
+
+        with pytest.raises(RestingError) as error:
+            await turn(order, within=20)
+
+        assert 20 < error.value.seconds <= 100
+
+    async def test_a_server_s_wish_is_kept(self) -> None:
+        order = endpoints()
+        with await turn(order) as leave:
+            leave.failed(30)
+
+        assert 29 < order.rest <= 30
+
+    async def test_others_wait_for_the_probe_in_the_order_they_came(self) -> None:
+        order, asked = endpoints(policy=BreakerPolicy(2, 0.05, 20)), []
+        await down(order, 0)
+        probe = await turn(order)
+
+        async def ask(number: int) -> None:
+            with await turn(order) as leave:
+                asked.append(number)
+                leave.answered()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(ask(number))
+            await asyncio.sleep(0.1)
+            assert asked == []
+            probe.answered()
+
+        assert asked == list(range(20))
+
+    async def test_a_probe_that_fails_goes_behind_the_others(self) -> None:
+        """T-D17: no call spends all its attempts on an endpoint that is down."""
+        order, probes = endpoints(), []
+        await down(order, 0)
+
+        async def ask(number: int) -> None:
+            while len(probes) < 8:
+                with await turn(order) as leave:
+                    probes.append(number)
+                    leave.failed()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(ask(number))
+
+        assert probes[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+    async def test_a_probe_that_vanishes_lets_the_next_one_through(self) -> None:
+        order = endpoints(policy=BreakerPolicy(2, 0.05, 20))
+        await down(order, 0)
+        with pytest.raises(KeyError), await turn(order):
+            raise KeyError
+
+        async with asyncio.timeout(5):
+            with await turn(order) as leave:
+                leave.answered()
+
+    async def test_one_who_waits_in_line_is_told_when_time_is_up(self) -> None:
+        order = endpoints(policy=BreakerPolicy(2, 0.05, 20))
+        await down(order, 0)
+        await turn(order)
+
+        waiting = [order.turn([], deadline=_in(0.2)) for _ in range(3)]
+        outcomes: list[Any] = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert all(isinstance(each, RestingError) for each in outcomes)
+
+    async def test_waiting_takes_no_turns_of_the_loop(self) -> None:
+        """T-D17: no busy loop, however many wait."""
+        order, waking = endpoints(policy=BreakerPolicy(2, 1, 20)), 0
+        await down(order, 0)
+        check = order._check
+
+        def counted(deadline: float) -> None:
+            nonlocal waking
+            waking += 1
+            check(deadline)
+
+        order._check = counted  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(turn(order)) for _ in range(200)]
+            await asyncio.sleep(0.3)
+            for task in tasks:
+                task.cancel()
+
+        assert waking <= 2 * 200 + 10
+
+
+def _in(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
