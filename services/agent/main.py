@@ -174,7 +174,12 @@ async def _parts(
         )
     )
     knowledge = KnowledgeClient(upstream.channel, upstream.calls)
-    timeouts = ModelTimeouts(total_seconds=settings.model_seconds)
+    timeouts = ModelTimeouts(
+        connect_seconds=settings.model_connect_seconds,
+        first_byte_seconds=settings.model_first_byte_seconds,
+        chunk_seconds=settings.model_chunk_seconds,
+        total_seconds=settings.model_seconds,
+    )
     registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
     offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), *tools])
     return _Parts(settings, pool, bus, knowledge, registry, offered)

@@ -31,4 +31,7 @@ class AgentServiceSettings(BusSettings):
     lease_seconds: float = Field(default=30.0, ge=0.5, le=600)
     crash_limit: int = Field(default=5, ge=1, le=100)
     model_seconds: Seconds = 180.0
+    model_connect_seconds: Seconds = 5.0
+    model_first_byte_seconds: Seconds = 60.0
+    model_chunk_seconds: Seconds = 30.0
     tool_seconds: Seconds = 60.0
