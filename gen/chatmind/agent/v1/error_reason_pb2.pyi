@@ -79,8 +79,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_RUN_NOT_FAILED: _ErrorReason.ValueType  # 25
     """ERROR_REASON_RUN_NOT_FAILED: only a run that ended in ERROR can be retried; metadata: run_id, state."""
     ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 26
-    """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, the last one sent, where the
-    call watches a single session.
+    """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
+    been sent, where the call watches a single session.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -145,7 +145,7 @@ ERROR_REASON_ABORTED: ErrorReason.ValueType  # 24
 ERROR_REASON_RUN_NOT_FAILED: ErrorReason.ValueType  # 25
 """ERROR_REASON_RUN_NOT_FAILED: only a run that ended in ERROR can be retried; metadata: run_id, state."""
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 26
-"""ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, the last one sent, where the
-call watches a single session.
+"""ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
+been sent, where the call watches a single session.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

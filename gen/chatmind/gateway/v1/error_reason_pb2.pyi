@@ -61,7 +61,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 17
     """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
     ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 18
-    """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence."""
+    """ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence, up to which all has
+    certainly been sent; a client that saw more resumes after that.
+    """
     ERROR_REASON_ABORTED: _ErrorReason.ValueType  # 19
     """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 20
@@ -113,7 +115,9 @@ metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again
 ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 17
 """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 18
-"""ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence."""
+"""ERROR_REASON_SLOW_CONSUMER: the client reads too slowly; metadata of StreamMessages: resume_after_sequence, up to which all has
+certainly been sent; a client that saw more resumes after that.
+"""
 ERROR_REASON_ABORTED: ErrorReason.ValueType  # 19
 """ERROR_REASON_ABORTED: lost a race in the database; RetryInfo says when to ask again."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 20
