@@ -41,7 +41,7 @@ async def open_bus(
     Args:
         settings: say which bus it is, and where.
         channel: what all processes that are to hear one another name alike.
-        application_name: shown in the server's view of its connections.
+        application_name: how the server's view of its connections shows this process.
     """
     waiters, outbox = Waiters(poll=settings.poll_seconds), Outbox()
     async with background_tasks() as tasks:

@@ -32,22 +32,24 @@ async def carry(
         channel: what all processes that are to hear one another name alike.
         waiters: who waits here for what others send.
         outbox: what this process has to send.
-        application_name: shown in the server's activity view.
+        application_name: how the server's activity view shows the two connections, with `-listen`
+            and `-notify` behind it.
 
     Raises:
         Exception: why the database refuses us for good.
     """
-    connected = partial(open_connection, dsn, application_name=application_name)
-    # A lost notification costs a poll, so it need not wait for the disk.
-    sending = partial(connected, settings={"synchronous_commit": "off"})
-
+    listening = partial(open_connection, dsn, application_name=f"{application_name}-listen")
+    notifying = partial(
+        open_connection,
+        dsn,
+        application_name=f"{application_name}-notify",
+        # A hint that is lost costs a poll, so none need wait for the disk.
+        settings={"synchronous_commit": "off"},
+    )
+    hear, send = partial(_hear, channel, waiters), partial(_send, channel, outbox)
     async with task_group() as group:
-        group.create_task(
-            keep_session(f"listen {channel}", connected, partial(_hear, channel, waiters))
-        )
-        group.create_task(
-            keep_session(f"notify {channel}", sending, partial(_send, channel, outbox))
-        )
+        group.create_task(keep_session(f"listen {channel}", listening, hear))
+        group.create_task(keep_session(f"notify {channel}", notifying, send))
 
 
 async def _hear(channel: str, waiters: Waiters, session: Connection) -> None:

@@ -48,7 +48,7 @@ async def watched(empty_database: str) -> AsyncIterator[Connection]:
 
 async def connections(watched: Connection, *, within: float = 20.0) -> set[int]:
     """The process ids of the bus's two connections, once there are two."""
-    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'bus' AND state = 'idle'"
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bus-%' AND state = 'idle'"
     async with asyncio.timeout(within):
         while len(pids := {row["pid"] for row in await watched.fetch(query)}) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
