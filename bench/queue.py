@@ -1,0 +1,282 @@
+"""How fast runs are taken and ended, beside job queues over the same PostgreSQL.
+
+    python -m bench.queue [--rounds 5] [--scale 1.0]
+
+Work that does nothing is taken from a queue and ended, by 5 connections each, in turns:
+
+- raw SKIP LOCKED: an UPDATE that takes jobs, a DELETE that ends them, ten or one at a time, by five
+  consumers
+- ChatMind, its queue: five consumers who take up to ten runs and end each with an answer
+- ChatMind, its worker: the whole worker, 32 runs at once
+- pgqueuer: five managers with a connection and a batch of ten each, its defaults otherwise
+- procrastinate: a worker with a pool of five and as many jobs at once, which deletes what is done
+
+The end of a run also commits a message, which no other queue does.
+"""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import asyncpg
+import procrastinate
+import psutil
+import uvloop
+from pgqueuer.adapters.drivers.asyncpg import AsyncpgDriver
+from pgqueuer.adapters.persistence.queries import Queries
+from pgqueuer.core.qm import QueueManager
+from pgqueuer.domain.types import QueueExecutionMode
+
+from bench.agent import AgentStores, agent_stores
+from bench.contest import contest, table, versions
+from bench.postgres import postgres, settings
+from services.agent.domain.chat import Ending, RunContext
+from services.agent.domain.messages import Draft, Role
+from services.agent.domain.models import AgentSettings
+from services.agent.domain.ports import RunJournal
+from services.agent.domain.queue import Claim
+from services.agent.domain.run_models import RunState, StopReason
+
+CONNECTIONS = 5
+BATCH = 10
+RUNS_AT_ONCE = 32
+LEASE = timedelta(seconds=30)
+ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
+ANSWER = Draft(Role.ASSISTANT, "Nothing was to be done.")
+
+CREATE = """
+CREATE TABLE job (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    payload bytea NOT NULL,
+    taken boolean NOT NULL DEFAULT false
+);
+CREATE INDEX ON job (id) WHERE NOT taken;
+"""
+FILL = "INSERT INTO job (payload) SELECT 'nothing' FROM generate_series(1, $1)"
+TAKE = """
+UPDATE job SET taken = true
+WHERE id IN (SELECT id FROM job WHERE NOT taken ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+END = "DELETE FROM job WHERE id = ANY ($1)"
+
+
+class Raw:
+    """SKIP LOCKED by hand."""
+
+    def __init__(self, pool: asyncpg.Pool, *, batch: int, jobs: int) -> None:
+        self.name = f"raw SKIP LOCKED, batch {batch}"
+        self._pool, self._batch, self._jobs = pool, batch, jobs
+
+    async def prepare(self) -> None:
+        """Jobs in the table."""
+        await self._pool.execute("TRUNCATE job")
+        await self._pool.execute(FILL, self._jobs)
+        await self._pool.execute("VACUUM ANALYZE job")
+
+    async def work(self) -> int:
+        """Take and end them."""
+        await asyncio.gather(*(self._consume() for _ in range(CONNECTIONS)))
+        return self._jobs
+
+    async def _consume(self) -> None:
+        async with self._pool.acquire() as session:
+            while taken := await session.fetch(TAKE, self._batch):
+                await session.execute(END, [row["id"] for row in taken])
+
+
+class BareQueue:
+    """ChatMind's queue of runs."""
+
+    name = "ChatMind, its queue"
+
+    def __init__(self, stores: AgentStores, *, runs: int) -> None:
+        self._stores, self._runs = stores, runs
+
+    async def prepare(self) -> None:
+        """A run in each session."""
+        await self._stores.ask(self._runs)
+
+    async def work(self) -> int:
+        """Take and end them."""
+        await asyncio.gather(*(self._consume() for _ in range(CONNECTIONS)))
+        return self._runs
+
+    async def _consume(self) -> None:
+        queue = self._stores.queue
+        while claims := await queue.claim(lease=LEASE, most=BATCH):
+            await asyncio.gather(*(self._end(claim) for claim in claims))
+
+    async def _end(self, claim: Claim) -> None:
+        await self._stores.queue.journal(claim).finish(ENDED, [ANSWER])
+
+
+class WholeWorker(BareQueue):
+    """ChatMind's worker, with turns that end at once."""
+
+    name = "ChatMind, its worker"
+
+    async def work(self) -> int:
+        """Take and end them."""
+        left, done = self._runs, asyncio.Event()
+
+        async def turns(_: RunContext, journal: RunJournal) -> None:
+            nonlocal left
+            await journal.finish(ENDED, [ANSWER])
+            left -= 1
+            if not left:
+                done.set()
+
+        async with self._stores.working(turns, runs_at_once=RUNS_AT_ONCE):
+            await done.wait()
+        return self._runs
+
+
+class Pgqueuer:
+    """pgqueuer's managers, until the queue is empty."""
+
+    name = "pgqueuer"
+
+    def __init__(self, sessions: list[asyncpg.Connection], *, jobs: int) -> None:
+        self._sessions, self._jobs = sessions, jobs
+        self._queries = [Queries(AsyncpgDriver(session)) for session in sessions]
+
+    async def prepare(self) -> None:
+        """Jobs in the queue."""
+        jobs = self._jobs
+        await self._queries[0].enqueue(["nothing"] * jobs, [None] * jobs, [0] * jobs)
+        await self._sessions[0].execute("VACUUM ANALYZE pgqueuer")
+
+    async def work(self) -> int:
+        """Take and end them."""
+        await asyncio.gather(*(self._drain(queries) for queries in self._queries))
+        return self._jobs
+
+    async def _drain(self, queries: Queries) -> None:
+        manager = QueueManager(queries)
+
+        @manager.entrypoint("nothing")
+        async def nothing(_: object) -> None:
+            """Do nothing."""
+
+        await manager.run(
+            dequeue_timeout=timedelta(milliseconds=10),
+            batch_size=BATCH,
+            mode=QueueExecutionMode.drain,
+        )
+
+
+class Procrastinate:
+    """procrastinate's worker, until the queue is empty."""
+
+    name = "procrastinate"
+
+    def __init__(self, app: procrastinate.App, *, jobs: int) -> None:
+        self._app, self._jobs = app, jobs
+        self._task = app.task(name="nothing")(_nothing)
+
+    async def prepare(self) -> None:
+        """Jobs in the queue."""
+        await self._task.batch_defer_async(*({} for _ in range(self._jobs)))
+        await self._app.connector.execute_query_async("ANALYZE procrastinate_jobs")
+
+    async def work(self) -> int:
+        """Take and end them."""
+        await self._app.run_worker_async(
+            wait=False,
+            concurrency=CONNECTIONS,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            listen_notify=False,
+        )
+        return self._jobs
+
+
+async def _nothing() -> None:
+    """Do nothing."""
+
+
+@asynccontextmanager
+async def raw_pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
+    """The connections of the raw queue."""
+    async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
+        await pool.execute(CREATE)
+        yield pool
+
+
+@asynccontextmanager
+async def pgqueuer(dsn: str, *, jobs: int) -> AsyncIterator[Pgqueuer]:
+    """pgqueuer with a connection for each manager."""
+    sessions = [await asyncpg.connect(dsn) for _ in range(CONNECTIONS)]
+    await Queries(AsyncpgDriver(sessions[0])).install()
+    try:
+        yield Pgqueuer(sessions, jobs=jobs)
+    finally:
+        for session in sessions:
+            await session.close()
+
+
+@asynccontextmanager
+async def procrastinating(dsn: str, *, jobs: int) -> AsyncIterator[Procrastinate]:
+    """procrastinate with a pool."""
+    connector = procrastinate.PsycopgConnector(
+        conninfo=dsn, min_size=CONNECTIONS, max_size=CONNECTIONS
+    )
+    app = procrastinate.App(connector=connector)
+    async with app.open_async():
+        await app.schema_manager.apply_schema_async()
+        yield Procrastinate(app, jobs=jobs)
+
+
+async def measure(*, rounds: int, scale: float) -> None:
+    """Let all drain their queues in turns."""
+    runs = round(2000 * scale)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(postgres())
+        raw = await stack.enter_async_context(raw_pool(await server.create_database("raw")))
+        stores = await stack.enter_async_context(
+            agent_stores(
+                await server.create_database("chatmind"),
+                connections=CONNECTIONS,
+                sessions=runs,
+                settings=AgentSettings("bench"),
+            )
+        )
+        contenders = [
+            Raw(raw, batch=BATCH, jobs=round(20_000 * scale)),
+            Raw(raw, batch=1, jobs=round(3000 * scale)),
+            BareQueue(stores, runs=runs),
+            WholeWorker(stores, runs=runs),
+            await stack.enter_async_context(
+                pgqueuer(await server.create_database("pgqueuer"), jobs=round(5000 * scale))
+            ),
+            await stack.enter_async_context(
+                procrastinating(
+                    await server.create_database("procrastinate"), jobs=round(600 * scale)
+                )
+            ),
+        ]
+        print(await settings(server.dsn("postgres")))
+        print(versions("asyncpg", "pgqueuer", "procrastinate", "psycopg"))
+        scores = await contest(contenders, rounds=rounds, server=psutil.Process(server.pid))
+    print()
+    print(table(scores, unit="jobs", reference=contenders[0].name))
+    ours = scores[WholeWorker.name].rate
+    print(f"its worker is {ours / scores[Pgqueuer.name].rate:.2f} of pgqueuer (goal 1.50)")
+    print(f"and {ours / scores[contenders[0].name].rate:.2f} of the raw queue (goal .50)")
+
+
+def main() -> None:
+    """Measure and tell."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="how much work there is")
+    logging.getLogger("procrastinate").setLevel(logging.WARNING)
+    uvloop.run(measure(**vars(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()
