@@ -344,7 +344,8 @@ class Scene(Generic[ModelT]):
         settings: the agent's; its tools are filled in.
         shelf: the knowledge.
         journal: the run's.
-        clock: moved by hand.
+        now: moved by hand.
+        clock_error: how wrong the worker's clock is.
     """
 
     model: ModelT
@@ -355,6 +356,7 @@ class Scene(Generic[ModelT]):
     history: Sequence[Message] = ()
     bounds: ToolBounds = field(default_factory=ToolBounds)
     now: datetime = START
+    clock_error: timedelta = timedelta()
 
     async def work(self) -> Ending:
         """Work on the run from wherever it stands."""
@@ -372,6 +374,7 @@ class Scene(Generic[ModelT]):
             history=self.history,
             turn=tuple(journal.messages),
             started_calls=journal.started,
+            elapsed=self.now - START,
         )
 
     def pass_time(self, by: timedelta) -> None:
@@ -379,7 +382,7 @@ class Scene(Generic[ModelT]):
         self.now += by
 
     def _clock(self) -> datetime:
-        return self.now
+        return self.now + self.clock_error
 
 
 def _agent(settings: AgentSettings) -> Agent:

@@ -1,6 +1,7 @@
 """Every implementation of the queue of runs hands them out, and fences them, in the same way."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 
@@ -224,6 +225,13 @@ class TestContext:
         again = await stores.queue.context(await stores.claimed())
 
         assert begun.agent.settings == again.agent.settings
+
+    async def test_time_counts_from_when_the_run_was_first_taken(self, stores: Stores) -> None:
+        await stores.started()
+        first = await stores.queue.context(await stores.claimed(lease=AT_ONCE))
+        again = await stores.queue.context(await stores.claimed())
+
+        assert timedelta() <= first.elapsed < again.elapsed < timedelta(minutes=1)
 
     async def test_a_run_that_has_not_begun_follows_its_agent(self, stores: Stores) -> None:
         run = await stores.started()

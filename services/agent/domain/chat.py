@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 
 from services.agent.domain.messages import Citation, Message, Role, ToolCall
@@ -217,6 +218,7 @@ class RunContext:
         turn: messages of this run by sequence, without discarded ones; the first is the user's.
         started_calls: calls that an earlier worker began, STARTED and without result; each may or
             may not have had its effect.
+        elapsed: how long ago the run was first taken, by the store's clock.
     """
 
     run: Run
@@ -225,6 +227,7 @@ class RunContext:
     history: Sequence[Message]
     turn: Sequence[Message]
     started_calls: frozenset[ToolCallId] = field(default_factory=frozenset)
+    elapsed: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)

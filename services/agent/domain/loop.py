@@ -57,7 +57,7 @@ class Loop:
 
     Attributes:
         planner: assembles what a run works with.
-        clock: measures a run's duration against its start time.
+        clock: tells how time passes; it may be wrong, as others are.
         bounds: what a tool call may take.
     """
 
@@ -92,8 +92,7 @@ class _Turn:
         self._limits = context.run.bounds(context.agent.settings.limits)
         self._messages: list[Message] = list(context.turn)
         self._offered: Offered | None = plan.offered
-        started = context.run.start_time or loop.clock()
-        self._deadline = started + self._limits.duration
+        self._deadline = loop.clock() + self._limits.duration - context.elapsed
         self._thinking = False
 
     async def drive(self) -> Ending:

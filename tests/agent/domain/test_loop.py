@@ -502,6 +502,18 @@ class TestOtherLimits:
         )
         assert_every_call_answered_once(scene.journal)
 
+    @pytest.mark.parametrize("wrong", [timedelta(hours=1), timedelta(hours=-1)])
+    async def test_a_wrong_clock_changes_no_time_limit(self, wrong: timedelta) -> None:
+        """T-D7: time counts from when the run was first taken, by the store's clock."""
+        scene = Scene(ScriptedModel(says("Hello.")), clock_error=wrong)
+        scene.settings = limited(max_duration=timedelta(seconds=60))
+        scene.pass_time(timedelta(seconds=59))
+        late = Scene(ScriptedModel(says("Hello.")), settings=scene.settings, clock_error=wrong)
+        late.pass_time(timedelta(seconds=61))
+
+        assert (await scene.work()).stop_reason is StopReason.END_TURN
+        assert (await late.work()).stop_reason is StopReason.MAX_DURATION
+
     async def test_a_model_is_not_waited_for_past_the_time_limit(self) -> None:
         async def never(request: object) -> ModelReply:
             await asyncio.Event().wait()

@@ -42,6 +42,7 @@ class MemoryRunQueue:
             started_calls=frozenset(
                 call.tool_call_id for call in held.calls if call.state is ToolCallState.STARTED
             ),
+            elapsed=self._db.clock() - (held.run.start_time or self._db.clock()),
         )
 
     def journal(self, claim: Claim) -> MemoryRunJournal:

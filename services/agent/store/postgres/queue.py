@@ -78,7 +78,7 @@ _HELD = f"""
 SELECT
     {RUN}, run.agent_settings,
     agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
-    agent.update_time AS agent_update_time,
+    agent.update_time AS agent_update_time, clock_timestamp() - run.start_time AS elapsed,
     ARRAY (
         SELECT call_id FROM tool_call WHERE tool_call.run_id = run.id AND state = 'started'
     ) AS started_calls
@@ -141,6 +141,7 @@ class PostgresRunQueue:
             history=[message_of(row) for row in rows if row["turn"] < run.turn],
             turn=[message_of(row) for row in rows if row["turn"] == run.turn],
             started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
+            elapsed=held["elapsed"],
         )
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
