@@ -9,7 +9,13 @@ from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
 from services.agent.domain.queue import Claim, RunQueue
 from services.agent.domain.run_models import Run
-from services.agent.domain.stores import AgentStore, MessageStore, RunStore, SessionStore
+from services.agent.domain.stores import (
+    AgentStore,
+    MessageStore,
+    RequestKey,
+    RunStore,
+    SessionStore,
+)
 from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase
 from services.agent.store.memory.queue import MemoryRunQueue
@@ -76,7 +82,7 @@ class Stores:
         return list(found.items)
 
 
-def memory_stores() -> Stores:
+def memory_stores(*, tenant_queue_limit: int = TENANT_QUEUE_LIMIT) -> Stores:
     """Stores in memory."""
     database = MemoryDatabase(clock=now, new_id=new_id)
     return Stores(
@@ -84,7 +90,7 @@ def memory_stores() -> Stores:
         sessions=MemorySessionStore(database),
         messages=MemoryMessageStore(database),
         runs=MemoryRunStore(
-            database, queue_limit=QUEUE_LIMIT, tenant_queue_limit=TENANT_QUEUE_LIMIT
+            database, queue_limit=QUEUE_LIMIT, tenant_queue_limit=tenant_queue_limit
         ),
         queue=MemoryRunQueue(database),
     )
@@ -130,3 +136,8 @@ def result_of(asked: ToolCall, text: str = "seen") -> Draft:
 def answer(text: str = "Hello, Alice.") -> Draft:
     """A final answer."""
     return Draft(Role.ASSISTANT, text)
+
+
+def request_key(content: str, identifier: str | None = None) -> RequestKey:
+    """The key of a request with this content, under a new id unless one is given."""
+    return RequestKey(identifier or new_id(), content.encode().ljust(32))

@@ -21,7 +21,6 @@ from services.agent.domain.models import (
     Window,
 )
 from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
-from services.agent.domain.stores import RequestKey
 from services.common.errors import NotFoundError, PermissionDeniedError, RequestIdReusedError
 from services.common.ids import new_id
 from services.common.paging import Page
@@ -38,6 +37,7 @@ from tests.contracts.agent_stores import (
     answer,
     asking,
     call,
+    request_key,
     result_of,
 )
 
@@ -55,10 +55,6 @@ FULL = AgentSettings(
     window=Window(0, 1234),
     visibility=Visibility.TENANT,
 )
-
-
-def request_key(content: str, identifier: str | None = None) -> RequestKey:
-    return RequestKey(identifier or new_id(), content.encode().ljust(32))
 
 
 class TestAgents:

@@ -123,13 +123,13 @@ class MemoryDatabase:
 
     def append(self, run: Run, drafts: Sequence[Draft]) -> list[Message]:
         """Commit drafts of a run under the session's next numbers."""
-        session = self.sessions[run.session_id]
+        session, moment = self.sessions[run.session_id], self.clock()
         said = self.messages[session.id]
         for draft in drafts:
-            said.append(self._message(run, draft, sequence=len(said) + 1))
+            said.append(self._message(run, draft, sequence=len(said) + 1, moment=moment))
         if drafts:
             self.sessions[session.id] = replace(
-                session, last_sequence=len(said), update_time=self.clock()
+                session, last_sequence=len(said), update_time=moment
             )
         return said[len(said) - len(drafts) :]
 
@@ -161,7 +161,7 @@ class MemoryDatabase:
         own = [(held.place or 0) + 1 for held in waiting if held.run.tenant == tenant]
         return max(first + own, default=0)
 
-    def _message(self, run: Run, draft: Draft, *, sequence: int) -> Message:
+    def _message(self, run: Run, draft: Draft, *, sequence: int, moment: datetime) -> Message:
         return Message(
             role=draft.role,
             text=draft.text,
@@ -175,7 +175,7 @@ class MemoryDatabase:
             run_id=run.id,
             sequence=sequence,
             step=run.step_count,
-            create_time=self.clock(),
+            create_time=moment,
             discarded=run.discarded,
         )
 

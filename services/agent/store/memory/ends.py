@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.endings import CANCELLED, INTERRUPTED, cut_off_word, last_messages
@@ -10,7 +11,8 @@ from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.run_models import RunState, StopReason, Usage
 from services.agent.store.memory.database import Held, MemoryDatabase
 
-_OPEN = (ToolCallState.PLANNED, ToolCallState.STARTED)
+OPEN = (ToolCallState.PLANNED, ToolCallState.STARTED)
+"""Where a call has no result yet."""
 
 
 def stop_run(
@@ -36,8 +38,9 @@ def end_run(
 ) -> list[Message]:
     """End a run with its last messages; the next one of the session lines up."""
     session_id = held.run.session_id
-    drafts = last_messages(_close_calls(database, held, ending), ending, closing)
-    messages = database.append(held.run, drafts)
+    messages = database.append(held.run, last_messages(_open_calls(held), ending, closing))
+    moment = messages[0].create_time if messages else database.clock()
+    _close_calls(held, ending, moment)
     if held.run.discarded:
         database.discard(session_id, lambda message: message.run_id == held.run.id)
     held.lease_until = held.place = None
@@ -49,24 +52,23 @@ def end_run(
         step_count=held.run.step_count + steps,
         usage=held.run.usage + (usage or Usage()),
         cancel_reason=None,
-        end_time=database.clock(),
+        end_time=moment,
     )
     database.line_up(session_id)
     return messages
 
 
-def _close_calls(database: MemoryDatabase, held: Held, ending: Ending) -> list[ToolCall]:
-    """The calls without result, which are closed in the record."""
-    calls = [call for call in held.calls if call.state in _OPEN]
-    for call in calls:
-        closed = replace(
-            call,
-            state=cut_off(call.state),
-            error=cut_off_word(ending),
-            end_time=database.clock(),
-        )
+def _open_calls(held: Held) -> list[ToolCall]:
+    return [
+        ToolCall(call.tool_call_id, call.tool_name, "") for call in held.calls if call.state in OPEN
+    ]
+
+
+def _close_calls(held: Held, ending: Ending, moment: datetime) -> None:
+    error = cut_off_word(ending)
+    for call in [call for call in held.calls if call.state in OPEN]:
+        closed = replace(call, state=cut_off(call.state), error=error, end_time=moment)
         record(held, closed)
-    return [ToolCall(call.tool_call_id, call.tool_name, "") for call in calls]
 
 
 def record(held: Held, changed: ToolCallRecord) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
@@ -11,7 +12,7 @@ from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.store.memory.database import Held, MemoryDatabase
-from services.agent.store.memory.ends import end_run, record
+from services.agent.store.memory.ends import OPEN, end_run, record
 
 
 class MemoryRunJournal:
@@ -39,28 +40,29 @@ class MemoryRunJournal:
         held.calls += _planned(held, message)
         for call in self._calls(held):
             if call.place in starting:
-                self._start(held, call)
+                _start(held, call, message.create_time)
         return message
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
         held = self._working()
         held.run = replace(held.run, state=RunState.EXECUTING)
         for call in self._calls(held):
-            if call.tool_call_id in call_ids:
-                self._start(held, call)
+            if call.tool_call_id in call_ids and call.state in OPEN:
+                _start(held, call, self._db.clock())
 
     async def append_tool_results(
         self, drafts: Sequence[Draft], *, then: RunState | None = None
     ) -> Sequence[Message]:
         held = self._working()
         held.run = replace(held.run, state=then or held.run.state)
-        results = {draft.tool_call_id: draft for draft in drafts}
+        messages = self._db.append(held.run, drafts)
+        results = {message.tool_call_id: message for message in messages}
         for call in self._calls(held):
-            if call.tool_call_id in results:
-                state, error = outcome_of(results[call.tool_call_id])
-                closed = replace(call, state=state, error=error, end_time=self._db.clock())
-                record(held, closed)
-        return self._db.append(held.run, drafts)
+            result = results.get(call.tool_call_id)
+            if result is not None:
+                state, error = outcome_of(result)
+                record(held, replace(call, state=state, error=error, end_time=result.create_time))
+        return messages
 
     async def finish(
         self,
@@ -86,14 +88,10 @@ class MemoryRunJournal:
         """The calls of the last assistant message."""
         return [call for call in held.calls if call.step == held.run.step_count]
 
-    def _start(self, held: Held, call: ToolCallRecord) -> None:
-        started = replace(
-            call,
-            state=ToolCallState.STARTED,
-            attempts=call.attempts + 1,
-            start_time=self._db.clock(),
-        )
-        record(held, started)
+
+def _start(held: Held, call: ToolCallRecord, moment: datetime) -> None:
+    attempts = call.attempts + 1
+    record(held, replace(call, state=ToolCallState.STARTED, attempts=attempts, start_time=moment))
 
 
 def _planned(held: Held, message: Message) -> list[ToolCallRecord]:
