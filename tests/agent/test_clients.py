@@ -299,6 +299,24 @@ class TestRun:
         assert scene.journal.last.text == "I did as I was told."
 
 
+class TestCancel:
+    async def test_the_request_of_a_run_that_is_cancelled_is_given_up(
+        self, tmp_path: Path, database: str
+    ) -> None:
+        """T-D10: its model's server is left at once."""
+        async with running(tmp_path, database) as service:
+            alice, server = service.alice, service.model
+            server.script(MODES["hangs before headers"])
+            run = await alice.say((await alice.create_session()).id)
+            await server.asked(1)
+
+            await alice.cancel(run.id)
+            await server.abandoned()
+            ended = await alice.ended(run.id)
+
+        assert ended.state == run_pb2.Run.STATE_CANCELLED
+
+
 class TestOutage:
     RUNS, AT_ONCE = 200, 32
 
