@@ -119,8 +119,9 @@ class Clients:
     submits: list[Submit] = field(default_factory=list)
 
     async def open_session(self) -> str:
-        """A session with an agent of its own."""
-        return await self.doors[0].create_session(await self.doors[0].create_agent())
+        """A session with an agent of its own, as soon as one can be had."""
+        agent_id = await persistently(self.doors[0].create_agent)
+        return await persistently(lambda: self.doors[0].create_session(agent_id))
 
     async def submit(
         self, session_id: str, text: str, *, when_busy: int = 0, patience: float = ENOUGH
@@ -192,7 +193,7 @@ async def open_clients(system: System) -> AsyncIterator[Clients]:
         )
 
 
-async def persistently(call: Callable[[], Awaitable[Any]], *, patience: float = ENOUGH) -> Any:
+async def persistently(call: Callable[[], Awaitable[str]], *, patience: float = ENOUGH) -> str:
     """What a call gives, which is repeated for as long as the system is out of order."""
     until = asyncio.get_running_loop().time() + patience
     while True:

@@ -182,6 +182,11 @@ class System:
         async with connection(self.pool) as lent:
             return await lent.fetch(statement, *given)
 
+    async def execute(self, script: str) -> None:
+        """Run statements in the agent service's schema."""
+        async with connection(self.pool) as lent:
+            await lent.execute(script)
+
     async def serving(self, slot: Slot) -> None:
         """Wait until what is called there answers."""
         async with asyncio.timeout(ENOUGH), aio.insecure_channel(slot.address, _DIRECT) as channel:
@@ -208,7 +213,7 @@ class System:
     async def start_afresh(self) -> None:
         """Forget all runs, and whoever worked on them."""
         await self.kill_workers()
-        await self.fetch(_EMPTY)
+        await self.execute(_EMPTY)
         self.ledger.unlink(missing_ok=True)
         for log in self.logs.glob("worker-*.log"):
             log.unlink()
@@ -216,7 +221,7 @@ class System:
 
     async def let_leases_lapse(self) -> None:
         """Do as if a lease's time had passed since anybody renewed one."""
-        await self.fetch(_LAPSE)
+        await self.execute(_LAPSE)
 
     def add_worker(self) -> Slot:
         """A further slot for a worker."""
