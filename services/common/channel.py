@@ -69,8 +69,12 @@ class OutgoingCalls:
     def __init__(self, signer: IdentitySigner) -> None:
         self._signer = signer
 
+    def token(self, identity: Identity) -> str:
+        """The token alone, for calls that act on behalf of many identities."""
+        return self._signer.token(identity)
+
     def metadata(self, identity: Identity) -> tuple[tuple[str, str], ...]:
         """The metadata of a call on behalf of an identity."""
-        token = (IDENTITY_KEY, self._signer.token(identity))
+        token = (IDENTITY_KEY, self.token(identity))
         request_id = current_request_id()
         return (token, (REQUEST_ID_KEY, request_id)) if request_id else (token,)

@@ -4,6 +4,7 @@ A hint may be lost, doubled or late: the rows are the truth, and whoever waits r
 return. `services.common.bus` carries them from one process to another.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -29,6 +30,12 @@ class Listener(Protocol):
             poll: whether waits also end without a hint: now and then, and when hints may have been
                 lost. Without it only hints and `wake` end them; somebody else has to look at the
                 rows on behalf of many such waiters, from a polling subscription of its own.
+        """
+
+    def on_hint(self, key: str, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """Calls `call` at each hint at `key`, from now until the end of the block.
+
+        For one who waits for many keys at once. It is not called without a hint, as above.
         """
 
 

@@ -136,18 +136,28 @@ class FailedCall(Protocol):
 
 def failure_of(error: FailedCall) -> RpcFailure:
     """The status in the error of a failed call, with its details unpacked."""
+    return _failure(error.code(), error.details() or "", _details(error))
+
+
+def failure_of_status(status: status_pb2.Status) -> RpcFailure:
+    """A status that came as data, with its details unpacked."""
+    code = _GRPC_CODES.get(status.code, grpc.StatusCode.UNKNOWN)
+    return _failure(code, status.message, status.details)
+
+
+def _failure(code: grpc.StatusCode, message: str, details: Iterable[Any]) -> RpcFailure:
     info = error_details_pb2.ErrorInfo()
     bad_request = error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
-    for detail in _details(error):
+    for detail in details:
         for known in (info, bad_request, retry):
             with suppress(DecodeError):
                 detail.Unpack(known)
     has_delay = retry.HasField("retry_delay")
     return RpcFailure(
-        code=error.code(),
+        code=code,
         reason=info.reason,
-        message=error.details() or "",
+        message=message,
         metadata=dict(info.metadata),
         violations=tuple(
             FieldViolation(v.field, v.description) for v in bad_request.field_violations

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 
@@ -49,6 +49,17 @@ class LocalHints:
         self.subscribed[key].add(subscription)
         try:
             yield subscription
+        finally:
+            self.subscribed[key].discard(subscription)
+
+    @contextmanager
+    def on_hint(self, key: str, call: Callable[[], None]) -> Iterator[None]:
+        """Call at each hint at `key`, until the end of the block."""
+        subscription = LocalSubscription(self, poll=False)
+        subscription.wake = call  # type: ignore[method-assign]
+        self.subscribed[key].add(subscription)
+        try:
+            yield
         finally:
             self.subscribed[key].discard(subscription)
 

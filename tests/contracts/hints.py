@@ -137,3 +137,10 @@ async def connected(*buses: Bus) -> None:
                     notifying.notifier.notify("connected?")
                     while not await returns(news, within=0.2):
                         notifying.notifier.notify("connected?")
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is so; fail if that takes too long."""
+    async with asyncio.timeout(SOON):
+        while not condition():  # noqa: ASYNC110 - conditions of any kind
+            await asyncio.sleep(0.01)

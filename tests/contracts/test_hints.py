@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.contracts.hints import (
     SOON,
     Station,
     connected,
+    eventually,
     nats_station,
     postgres_station,
     quiet,
@@ -70,6 +72,23 @@ class TestHints:
 
             assert all([await returns(each) for each in theirs])
             assert not await returns(others, within=0.2)
+
+    async def test_one_who_is_called_is_called_for_its_keys_until_it_leaves(
+        self, station: Station
+    ) -> None:
+        called: list[str] = []
+        async with AsyncExitStack() as stack:
+            one, other = await opened(station, stack)
+            for key in ("a", "b"):
+                stack.enter_context(one.listener.on_hint(key, partial(called.append, key)))
+            with one.listener.on_hint("c", partial(called.append, "c")):
+                other.notifier.notify("c")
+                await eventually(lambda: "c" in called)
+            for key in ("c", "b", "a"):
+                other.notifier.notify(key)
+            await eventually(lambda: {"a", "b"} <= set(called))
+
+        assert called.count("c") <= 2
 
     async def test_one_that_came_just_now_is_reached(self, station: Station) -> None:
         """Also where others' hints at that key could not be heard a moment before."""

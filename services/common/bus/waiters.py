@@ -3,8 +3,8 @@
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, KeysView
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, KeysView
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 _DEBOUNCE = 0.01
 
@@ -40,6 +40,15 @@ class Waiter:
         self._hinted.set()
 
 
+class Called:
+    """One whose function is called at each hint at one key."""
+
+    poll = False
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.wake = call
+
+
 class Waiters:
     """All waiters of a process; satisfies `hints.Listener`.
 
@@ -55,7 +64,7 @@ class Waiters:
         """
         self.keys_changed = asyncio.Event()
         self._poll = poll
-        self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
+        self._waiters: defaultdict[str, set[Waiter | Called]] = defaultdict(set)
 
     @property
     def keys(self) -> KeysView[str]:
@@ -66,11 +75,20 @@ class Waiters:
     def subscribe(self, key: str, *, poll: bool = True) -> Iterator[Waiter]:
         """See `services.common.hints.Listener`."""
         waiter = Waiter(self, poll=poll)
+        with self._waiting(key, waiter):
+            yield waiter
+
+    def on_hint(self, key: str, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """See `services.common.hints.Listener`."""
+        return self._waiting(key, Called(call))
+
+    @contextmanager
+    def _waiting(self, key: str, waiter: Waiter | Called) -> Iterator[None]:
         if key not in self._waiters:
             self.keys_changed.set()
         self._waiters[key].add(waiter)
         try:
-            yield waiter
+            yield
         finally:
             self._waiters[key].discard(waiter)
             if not self._waiters[key]:
