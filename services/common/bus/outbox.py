@@ -7,8 +7,8 @@ A process that dies in between loses the hint; the waiters' poll covers that.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from itertools import islice
 
 SEPARATOR = ","
 """Separates the keys of one message; no key contains it."""
@@ -19,14 +19,14 @@ MAX_KEY_BYTES = 200
 MAX_WAITING_KEYS = 100_000
 """How many keys are kept for a bus that is away; of more, the oldest are forgotten."""
 
-_WINDOW = 0.005
+_PAUSE_PER_KEY, _LONGEST_PAUSE = 0.002, 0.010
 
 
 class Outbox:
     """Collects the keys to be sent; satisfies `hints.Notifier`."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, None] = {}
+        self._waiting: OrderedDict[str, None] = OrderedDict()
         self._wanted = asyncio.Event()
         self._all_sent = asyncio.Event()
         self._all_sent.set()
@@ -39,7 +39,8 @@ class Outbox:
         """
         if not 0 < len(key.encode()) <= MAX_KEY_BYTES or SEPARATOR in key:
             raise ValueError(f"not a key to notify: {key!r}")
-        self._keep({key: None})
+        self._waiting[key] = None
+        self._kept()
 
     async def flush(self) -> None:
         """Wait until all has been sent."""
@@ -47,6 +48,9 @@ class Outbox:
 
     async def empty(self, send: Callable[[Collection[str]], Awaitable[None]]) -> None:
         """Send the keys that come in, all that have collected at once, until cancelled.
+
+        After few keys the next ones are sent soon; after many more are given time to collect, so
+        that however many there are, sending takes no more than a hundred messages a second.
 
         Args:
             send: sends them; returns when they are on their way.
@@ -57,22 +61,20 @@ class Outbox:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            keys, self._waiting = self._waiting, {}
+            keys, self._waiting = self._waiting, OrderedDict()
             try:
                 await send(keys)
             except BaseException:
-                later, self._waiting = self._waiting, keys
-                self._keep(later)
+                self._waiting = keys | self._waiting
+                self._kept()
                 raise
             if not self._waiting:
                 self._all_sent.set()
-            await asyncio.sleep(_WINDOW)
+            await asyncio.sleep(min(_LONGEST_PAUSE, _PAUSE_PER_KEY * len(keys)))
 
-    def _keep(self, keys: dict[str, None]) -> None:
-        self._waiting.update(keys)
-        excess = max(0, len(self._waiting) - MAX_WAITING_KEYS)
-        for oldest in list(islice(self._waiting, excess)):
-            del self._waiting[oldest]
+    def _kept(self) -> None:
+        while len(self._waiting) > MAX_WAITING_KEYS:
+            self._waiting.popitem(last=False)
         self._all_sent.clear()
         self._wanted.set()
 
