@@ -174,6 +174,10 @@ class Worker:
             held.decide(await self._why_fenced(held))
         except AgentDeletedError:
             held.decide(Outcome.AGENT_GONE)
+        except asyncio.CancelledError:
+            # Where nothing was decided before, nobody here asked for this: a fault like any other.
+            held.decide(Outcome.FAIL)
+            raise
         except Exception as error:  # noqa: BLE001 - a fault in one run must not end all others
             self._interrupted(held, error)
         else:

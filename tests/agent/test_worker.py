@@ -484,6 +484,17 @@ class TestCancel:
 
 
 class TestFailures:
+    async def test_a_run_that_is_cancelled_by_nobody_ends_with_a_word(self, office: Office) -> None:
+        async def broken(context: RunContext, journal: RunJournal) -> None:
+            raise asyncio.CancelledError
+
+        await office.employ(broken)
+        run = await office.say()
+        failed = await office.ended(run)
+
+        assert (failed.state, failed.stop_reason) == (RunState.ERROR, StopReason.INTERNAL)
+        assert await office.roles(run) == [Role.USER, Role.SYSTEM]
+
     async def test_a_fault_ends_its_run_alone_and_says_so(self, office: Office) -> None:
         async def fail(context: RunContext, journal: RunJournal) -> None:
             if context.turn[0].text == "bad":

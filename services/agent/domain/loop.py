@@ -45,7 +45,7 @@ from services.agent.domain.steps import (
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.common.clock import Clock
-from services.common.tasks import background_tasks
+from services.common.tasks import BackgroundTasks, background_tasks
 
 TOOLS_AT_ONCE: Final = 8
 """How many calls of one reply run side by side."""
@@ -78,17 +78,27 @@ class Loop:
             ending = Ending(RunState.ERROR, StopReason.MODEL_ERROR, failure)
             await journal.finish(ending, [notice(failure.message)])
             return ending
-        return await _Turn(self, plan, context=context, journal=journal).drive()
+        async with background_tasks() as tools:
+            return await _Turn(self, plan, context=context, journal=journal, tools=tools).drive()
 
 
 class _Turn:
     """One run on its way."""
 
-    def __init__(self, loop: Loop, plan: Plan, *, context: RunContext, journal: RunJournal) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        plan: Plan,
+        *,
+        context: RunContext,
+        journal: RunJournal,
+        tools: BackgroundTasks,
+    ) -> None:
         self._loop = loop
         self._plan = plan
         self._context = context
         self._journal = journal
+        self._tools = tools
         self._limits = context.run.bounds(context.agent.settings.limits)
         self._messages: list[Message] = list(context.turn)
         self._offered: Offered | None = plan.offered
@@ -197,7 +207,7 @@ class _Turn:
             ]
             while waiting:
                 await waiting[0][1]
-                ready = list(takewhile(lambda pair: pair[1].done(), waiting))
+                ready = list(takewhile(lambda pair: pair[0].id in results, waiting))
                 waiting = waiting[len(ready) :]
                 drafts = [replies.result(call, results.pop(call.id)) for call, _ in ready]
                 await self._record(drafts, last=not waiting)
@@ -222,6 +232,7 @@ class _Turn:
             self._plan.tools,
             self._tool_context(call),
             bounds=replace(bounds, seconds=seconds),
+            tasks=self._tools,
         )
 
     def _tool_context(self, call: ToolCall) -> ToolContext:

@@ -1,17 +1,27 @@
-"""Executes one tool call of a model: whatever happens, exactly one result comes of it."""
+"""Executes one tool call of a model: whatever happens, exactly one result comes of it.
+
+A tool runs in a task of its own, so that one which does not stop when it is told to holds up
+nobody: its call is answered as any other that took too long, and what it gives later is dropped. A
+tool that blocks the event loop is beyond that; its worker's leases lapse, and others go on.
+"""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
-from services.agent.domain.chat import ToolContext, ToolResult
+from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 from services.common.errors import ServiceError
+from services.common.tasks import BackgroundTasks
 from services.common.text import Json
+
+STOP_GRACE: Final = 0.5
+"""Seconds for a tool that is told to stop to do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +38,23 @@ class ToolBounds:
 
 
 async def execute(
-    call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, *, bounds: ToolBounds
+    call: ToolCall,
+    tools: Mapping[str, Tool],
+    context: ToolContext,
+    *,
+    bounds: ToolBounds,
+    tasks: BackgroundTasks,
 ) -> ToolResult:
     """The result of a call, or in its place what went wrong, in words for the model.
 
     Neither a trace nor a text that was not written for a reader gets into it; those are logged.
+
+    Args:
+        call: as the model wrote it.
+        tools: those that it may call, by name.
+        context: what the tool may know.
+        bounds: what the call may take.
+        tasks: owns the tool's task, also beyond this call where the tool does not stop.
     """
     tool = tools.get(call.name)
     if tool is None:
@@ -42,24 +64,54 @@ async def execute(
         arguments = read_arguments(call.arguments_json, tool.spec)
     except ArgumentsError as error:
         return _error("invalid_arguments", str(error))
-    return _capped(await _run(tool, arguments, context, bounds), bounds.result_chars)
+    if bounds.seconds <= 0:
+        return _error("timeout", f"no time is left for {tool.spec.name}; it was not executed")
+    given: list[ToolResult] = []
+
+    async def give() -> None:
+        given.append(await _run(tool, arguments, context, bounds))
+
+    task = tasks.start(f"tool {tool.spec.name}", give())
+    try:
+        await asyncio.wait({task}, timeout=bounds.seconds)
+        if given:
+            return given[0]
+        await _stop(task, tool.spec, context)
+    finally:
+        task.cancel()
+    return _late(tool.spec, bounds)
+
+
+async def _stop(task: asyncio.Task[None], spec: ToolSpec, context: ToolContext) -> None:
+    """Tell a tool to stop; one that does not is left to itself."""
+    task.cancel()
+    _, running = await asyncio.wait({task}, timeout=STOP_GRACE)
+    if running:
+        log = structlog.get_logger("tools")
+        log.error("tool does not stop", tool=spec.name, run_id=context.run_id)
 
 
 async def _run(
     tool: Tool, arguments: Mapping[str, Json], context: ToolContext, bounds: ToolBounds
 ) -> ToolResult:
+    log = structlog.get_logger("tools").bind(tool=tool.spec.name, run_id=context.run_id)
     try:
-        async with asyncio.timeout(bounds.seconds) as limit:
-            return await tool.run(arguments, context)
+        return _capped(await tool.run(arguments, context), bounds.result_chars)
     except ServiceError as error:
-        return _error(error.reason.lower(), error.message)
-    except Exception as error:  # noqa: BLE001 -- a tool may fail in any way; the run goes on
-        if isinstance(error, TimeoutError) and limit.expired():
-            return _error("timeout", f"{tool.spec.name} took longer than {bounds.seconds:g} s")
-        structlog.get_logger("tools").exception(
-            "tool failed", tool=tool.spec.name, run_id=context.run_id
-        )
-        return _error("failed", f"{tool.spec.name} failed; this is a fault of the tool")
+        return _capped(_error(error.reason.lower(), error.message), bounds.result_chars)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        log.exception("tool failed")
+    except (Exception, SystemExit):  # a tool may fail in any way; the run goes on
+        log.exception("tool failed")
+    return _error("failed", f"{tool.spec.name} failed; this is a fault of the tool")
+
+
+def _late(spec: ToolSpec, bounds: ToolBounds) -> ToolResult:
+    maybe = "" if spec.idempotent else "; it may or may not have had its effect"
+    return _error("timeout", f"{spec.name} took longer than {bounds.seconds:g} s{maybe}")
 
 
 def _error(word: str, text: str) -> ToolResult:

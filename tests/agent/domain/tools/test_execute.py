@@ -1,11 +1,15 @@
 import asyncio
+import tracemalloc
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.agent.domain.chat import ToolResult
 from services.agent.domain.errors import KnowledgeUnavailableError
 from services.agent.domain.tools.execute import ToolBounds, execute
+from services.common.tasks import background_tasks
 from services.common.text import Json
 from tests.agent.domain.tools.contexts import CONTEXT
 from tests.agent.turns import PlainTool, call
@@ -14,10 +18,12 @@ BOUNDS = ToolBounds(seconds=5, result_chars=100)
 
 
 async def run(tool: PlainTool, arguments: str = "{}", bounds: ToolBounds = BOUNDS) -> ToolResult:
-    return await execute(call("c", "look", arguments), {"look": tool}, CONTEXT, bounds=bounds)
+    asked = call("c", "look", arguments)
+    async with background_tasks() as tasks:
+        return await execute(asked, {"look": tool}, CONTEXT, bounds=bounds, tasks=tasks)
 
 
-def raising(error: Exception) -> PlainTool:
+def raising(error: BaseException) -> PlainTool:
     def fail(arguments: Mapping[str, Json]) -> ToolResult:
         raise error
 
@@ -31,7 +37,9 @@ class TestExecute:
     async def test_an_unknown_tool_is_told_which_there_are(self) -> None:
         tools = {"look": PlainTool(), "book": PlainTool("book")}
 
-        result = await execute(call("c", "lock" * 99), tools, CONTEXT, bounds=BOUNDS)
+        asked = call("c", "lock" * 99)
+        async with background_tasks() as tasks:
+            result = await execute(asked, tools, CONTEXT, bounds=BOUNDS, tasks=tasks)
 
         assert result.error == "unknown_tool"
         assert result.text.endswith("; there are: book, look.")
@@ -61,23 +69,131 @@ class TestExecute:
             "Error: look failed; this is a fault of the tool.", error="failed"
         )
 
-    async def test_a_tool_that_takes_too_long_is_stopped(self) -> None:
-        async def never(arguments: Mapping[str, Json]) -> None:
-            await asyncio.Event().wait()
-
-        result = await run(PlainTool(hook=never), bounds=ToolBounds(seconds=0.02))
-
-        assert result == ToolResult("Error: look took longer than 0.02 s.", error="timeout")
-
-    async def test_being_cancelled_passes_through(self) -> None:
-        async def never(arguments: Mapping[str, Json]) -> None:
-            raise asyncio.CancelledError
-
-        with pytest.raises(asyncio.CancelledError):
-            await run(PlainTool(hook=never))
-
     async def test_a_long_result_is_cut_and_says_so(self) -> None:
         result = await run(PlainTool(gives=lambda arguments: ToolResult("x" * 300_000)))
 
         assert len(result.text) == 100
         assert result.text.endswith("x\n[Cut here: the full result has 300000 characters.]")
+
+    async def test_without_time_nothing_is_executed(self) -> None:
+        tool = PlainTool()
+
+        result = await run(tool, bounds=ToolBounds(seconds=0))
+
+        assert result.error == "timeout"
+        assert tool.ran == []
+
+    async def test_being_cancelled_stops_the_tool(self) -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        async def linger(arguments: Mapping[str, Json]) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        async with asyncio.timeout(5):
+            task = asyncio.ensure_future(run(PlainTool(hook=linger)))
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait({task})
+
+        assert task.cancelled()
+        assert stopped.is_set()
+
+
+class TestHostileTools:
+    """T-D18: whatever a tool does, its call is bounded and has exactly one result.
+
+    Tools run inside of the worker's process and start none of their own, so there are no children
+    to kill yet. One that blocks the event loop stops its whole process; what becomes of its runs
+    then is what becomes of those of any frozen process (T-D3).
+    """
+
+    async def test_one_that_hangs_is_stopped(self) -> None:
+        stopped = asyncio.Event()
+
+        async def never(arguments: Mapping[str, Json]) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        result = await run(PlainTool(hook=never), bounds=ToolBounds(seconds=0.02))
+
+        assert result == ToolResult("Error: look took longer than 0.02 s.", error="timeout")
+        assert stopped.is_set()
+
+    async def test_of_one_that_must_not_be_repeated_it_is_said_that_nobody_knows(self) -> None:
+        async def never(arguments: Mapping[str, Json]) -> None:
+            await asyncio.Event().wait()
+
+        tool = PlainTool(idempotent=False, hook=never)
+        result = await run(tool, bounds=ToolBounds(seconds=0.02))
+
+        assert result.error == "timeout"
+        assert "may or may not have had its effect" in result.text
+
+    async def test_one_that_does_not_stop_holds_up_nobody_and_is_not_heard_any_more(self) -> None:
+        release = asyncio.Event()
+
+        async def deaf(arguments: Mapping[str, Json]) -> None:
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+        bounds = ToolBounds(seconds=0.02)
+        async with asyncio.timeout(10), background_tasks() as tasks:
+            tools = {"look": PlainTool(hook=deaf)}
+            with capture_logs() as logs:
+                result = await execute(call("c"), tools, CONTEXT, bounds=bounds, tasks=tasks)
+            release.set()
+
+        assert result == ToolResult("Error: look took longer than 0.02 s.", error="timeout")
+        assert [each["event"] for each in logs] == ["tool does not stop"]
+
+    async def test_one_that_fails_while_it_is_stopped_took_too_long(self) -> None:
+        async def fragile(arguments: Mapping[str, Json]) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise RuntimeError("cannot clean up") from None
+
+        assert (await run(PlainTool(hook=fragile), bounds=ToolBounds(seconds=0.02))).error == (
+            "timeout"
+        )
+
+    async def test_one_that_floods_is_cut_without_another_copy(self) -> None:
+        flood = "x" * (256 * 1024 * 1024)
+        tool = PlainTool(gives=lambda arguments: ToolResult(flood))
+
+        tracemalloc.start()
+        result = await run(tool)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert len(result.text) == 100
+        assert peak < 4 * 1024 * 1024
+
+    @pytest.mark.parametrize(
+        "error",
+        [RuntimeError("x" * 10_000), SystemExit(1), asyncio.CancelledError(), MemoryError()],
+        ids=lambda error: type(error).__name__,
+    )
+    async def test_one_that_raises_anything_has_failed(self, error: BaseException) -> None:
+        result = await run(raising(error))
+
+        assert result == ToolResult(
+            "Error: look failed; this is a fault of the tool.", error="failed"
+        )
+
+    async def test_one_whose_refusal_floods_is_cut(self) -> None:
+        result = await run(raising(KnowledgeUnavailableError("x" * 10_000_000)))
+
+        assert len(result.text) == 100
+
+    async def test_one_that_gives_no_result_at_all_has_failed(self) -> None:
+        result = await run(PlainTool(gives=lambda arguments: None))  # type: ignore[arg-type, return-value]
+
+        assert result.error == "failed"

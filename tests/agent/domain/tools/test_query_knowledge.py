@@ -10,6 +10,7 @@ from services.agent.domain.errors import KnowledgeUnavailableError
 from services.agent.domain.models import KnowledgeBaseId, Retrieval
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import MAX_RESULT_CHARS, QueryKnowledge
+from services.common.tasks import background_tasks
 from tests.agent.domain.tools.contexts import CONTEXT
 from tests.agent.turns import Shelf, call
 
@@ -149,12 +150,14 @@ class TestCase36:
     ) -> None:
         query_knowledge = tool(shelf, "b1", "b2")
 
-        result = await execute(
-            call("d", "query_knowledge", arguments),
-            {"query_knowledge": query_knowledge},
-            context("b1", "b2"),
-            bounds=ToolBounds(),
-        )
+        async with background_tasks() as tasks:
+            result = await execute(
+                call("d", "query_knowledge", arguments),
+                {"query_knowledge": query_knowledge},
+                context("b1", "b2"),
+                bounds=ToolBounds(),
+                tasks=tasks,
+            )
 
         assert result.error == "invalid_arguments"
         assert shelf.searched == []
