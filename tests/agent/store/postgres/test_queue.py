@@ -2,25 +2,36 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from services.agent.domain import outcome
 from services.agent.domain.chat import Ending
+from services.agent.domain.endings import INTERNAL
 from services.agent.domain.errors import FencedError
-from services.agent.domain.run_models import RunState, StopReason
+from services.agent.domain.models import RunId, Session
+from services.agent.domain.queue import Claim
+from services.agent.domain.run_models import RunState, StopReason, Usage, WhenBusy
 from services.agent.store.postgres import queue
-from services.common.db import Pool, connection
+from services.common.db import Pool, PooledConnection, connection
 from services.common.errors import ServiceError
+from services.common.ids import new_id
+from tests.agent.line import check_line
 from tests.contracts.agent_stores import (
     ALICE,
     LEASE,
     Stores,
     agent_pool,
     answer,
+    asking,
+    call,
     postgres_stores,
+    result_of,
 )
 
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
@@ -37,6 +48,14 @@ INSERT INTO run (
 SELECT gen_random_uuid(), id, tenant, user_id, agent_id, gen_random_uuid(), turn, 'finished',
     now(), now(), 'end_turn'
 FROM chat_session, generate_series(1, 10) AS turn
+"""
+_WAITING = """
+INSERT INTO run (
+    id, session_id, tenant, user_id, agent_id, message_id, turn, state, create_time, place)
+SELECT gen_random_uuid(), id, tenant, user_id, agent_id, gen_random_uuid(), turn, 'idle', now(),
+    CASE WHEN turn = 1 THEN row_number() OVER () END
+FROM chat_session, generate_series(1, 20) AS turn
+WHERE NOT EXISTS (SELECT FROM run WHERE run.session_id = chat_session.id)
 """
 
 
@@ -96,12 +115,125 @@ class TestClaim:
             await lent.execute(_RUNS)
             await lent.execute("ANALYZE")
             await stores.started()
-            for statement in (queue._CLAIM_LAPSED, queue._CLAIM_WAITING):
-                explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
-                [[plan]] = await lent.fetch(explain, timedelta(seconds=1), 10)
-                read = rows_read(json.loads(plan)[0]["Plan"])
+            assert await rows_of_a_claim(lent, most=10) <= 10
 
-                assert read <= 10
+    async def test_looking_for_work_reads_no_more_however_much_waits(
+        self, pool: Pool, stores: Stores
+    ) -> None:
+        """10,000 runs wait, nine tenths of them behind others of their session, some held."""
+        for _ in range(20):
+            await stores.started()
+        await stores.queue.claim(lease=LEASE, most=20)
+        async with connection(pool) as lent:
+            await lent.execute(_SESSIONS)
+            await lent.execute(_WAITING)
+            await lent.execute("ANALYZE")
+
+            assert await rows_of_a_claim(lent, most=10) <= 100
+            await lent.execute("SET plan_cache_mode = force_generic_plan")
+            assert await rows_of_a_claim(lent, most=10) <= 100
+
+
+class TestRaces:
+    async def test_two_runs_of_a_session_in_line_hold_up_nobody(
+        self, pool: Pool, stores: Stores
+    ) -> None:
+        """It must not be so; if it were, one of them would be taken, and all others too."""
+        first = await stores.started()
+        second, _ = await stores.runs.start(ALICE, first.session_id, "More")
+        others = [await stores.started() for _ in range(3)]
+        async with connection(pool) as lent:
+            await lent.execute("UPDATE run SET place = 0 WHERE id = $1", second.id)
+
+        taken = []
+        while claims := await stores.queue.claim(lease=LEASE, most=10):
+            taken += [claim.run.id for claim in claims]
+
+        assert sorted(taken) == sorted([first.id, *(run.id for run in others)])
+
+    async def test_the_line_stays_whole_whatever_happens_at_once(
+        self, pool: Pool, stores: Stores
+    ) -> None:
+        """Messages of all kinds, wishes to stop, retries, hand-backs and crashes, mixed."""
+        traffic = Traffic(stores, [await stores.session() for _ in range(4)])
+        until = asyncio.get_running_loop().time() + 3
+
+        await asyncio.gather(*(traffic.flow(until) for _ in range(12)))
+
+        assert len(traffic.begun) > 50
+        await check_line(pool)
+        async with connection(pool) as lent:
+            await lent.execute("UPDATE run SET lease_until = now() WHERE lease_until IS NOT NULL")
+        await traffic.work_off()
+        await check_line(pool)
+        runs = [await stores.runs.get(ALICE, run_id) for run_id in traffic.begun]
+        assert [run for run in runs if not run.state.final] == []
+
+
+class Traffic:
+    """What users and workers do, in an order that is decided by chance."""
+
+    def __init__(self, stores: Stores, sessions: list[Session]) -> None:
+        self.begun: list[RunId] = []
+        self._stores = stores
+        self._sessions = sessions
+        self._chance = random.Random(8)
+
+    async def flow(self, until: float) -> None:
+        """Do one thing after the other; what is refused is let be."""
+        acts = [self._say, self._say, self._stop, self._retry, *[self._work] * 3]
+        while asyncio.get_running_loop().time() < until:
+            with suppress(FencedError, ServiceError):
+                await self._chance.choice(acts)()
+
+    async def work_off(self) -> None:
+        """Bring every run to its end."""
+        while claims := await self._stores.queue.claim(lease=LEASE, most=5):
+            for claim in claims:
+                await self._end(claim)
+
+    async def _say(self) -> None:
+        session, how = self._chance.choice(self._sessions), self._chance.choice(list(WhenBusy))
+        run, _ = await self._stores.runs.start(ALICE, session.id, "x", when_busy=how)
+        self.begun.append(run.id)
+
+    async def _stop(self) -> None:
+        if self.begun:
+            await self._stores.runs.cancel(ALICE, self._chance.choice(self.begun))
+
+    async def _retry(self) -> None:
+        if self.begun:
+            await self._stores.runs.retry(ALICE, self._chance.choice(self.begun))
+
+    async def _work(self) -> None:
+        lease = self._chance.choice([LEASE, timedelta(0)])
+        for claim in await self._stores.queue.claim(lease=lease, most=3):
+            journal, asked = self._stores.queue.journal(claim), call(new_id())
+            if claim.run.cancel_reason is None:
+                await journal.append_assistant(asking(asked), usage=Usage())
+            if self._chance.random() < 0.5:
+                await journal.append_tool_results([result_of(asked)])
+            if self._chance.random() < 0.3:
+                await self._stores.queue.hand_back(claim)
+            else:
+                await self._end(claim)
+
+    async def _end(self, claim: Claim) -> None:
+        stop = outcome.of_claim(claim, crash_limit=1000)
+        ending = self._chance.choice([ENDED, INTERNAL]) if stop is None else stop.ending
+        assert ending is not None
+        await self._stores.queue.journal(claim).finish(ending)
+
+
+async def rows_of_a_claim(lent: PooledConnection, *, most: int) -> float:
+    """How many rows a claim reads to find runs; what it does with those is not counted."""
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queue._CLAIM}"
+    async with lent.transaction():
+        [[plan]] = await lent.fetch(explain, timedelta(seconds=1), most)
+    root = json.loads(plan)[0]["Plan"]
+    scanned = {node["Relation Name"] for node in nodes(root) if node["Node Type"] == "Seq Scan"}
+    assert scanned <= {"agent"}
+    return sum(rows_read(node) for node in root["Plans"] if node.get("Subplan Name"))
 
 
 class TestDelete:
@@ -125,15 +257,22 @@ class TestDelete:
                 stores.queue.renew([claim], lease=LEASE),
                 stores.runs.start(ALICE, run.session_id, "x"),
             ]
-            for outcome in await asyncio.gather(*writes, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    assert isinstance(outcome, FencedError) or (
-                        isinstance(outcome, ServiceError) and outcome.reason == "NOT_FOUND"
-                    ), outcome
+            for result in await asyncio.gather(*writes, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    assert isinstance(result, FencedError) or (
+                        isinstance(result, ServiceError) and result.reason == "NOT_FOUND"
+                    ), result
 
         async with asyncio.timeout(30):
             for _ in range(25):
                 await one()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A plan and all its parts."""
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from nodes(inner)
 
 
 def rows_read(plan: dict[str, Any]) -> float:
