@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("markdown", "embedding", "ingest", "search", "queue", "runs")
+BENCHES = ("markdown", "embedding", "ingest", "search", "queue", "runs", "bus")
 
 
 def main() -> int:
