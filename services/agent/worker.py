@@ -2,7 +2,7 @@
 
     take ──▶ hold ──▶ drive (the turn loop, with the journal)
                 └──── decided: done · cancelled · agent gone · failed · hand back · lost
-    keep: renews the leases and learns of wishes to cancel
+    keep: renews the leases and learns of wishes to stop
 
 Whatever ends the work on a run is *decided* first and carried out by the run's own holder: the loop
 is cancelled, then the last write is made, fenced like all others. A holder whose lease may have
@@ -21,7 +21,7 @@ import structlog
 from services.agent.domain import hints, outcome
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.journal import HintingJournal
+from services.agent.domain.journal import HintingJournal, patiently
 from services.agent.domain.outcome import Outcome
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue
@@ -38,6 +38,7 @@ Turns: TypeAlias = Callable[[RunContext, RunJournal], Awaitable[object]]
 """Works on a run to its end, or raises FencedError."""
 
 _RETRY_PAUSE = 0.1
+_BETWEEN_LOOKS = 0.05
 
 # As they are, not as the errors of this service that derive from them.
 _DATABASE_ERRORS = (AbortedError, ResourceExhaustedError, UnavailableError)
@@ -168,7 +169,7 @@ class Worker:
         if held.outcome is not None:
             return
         try:
-            context = await self._queue.context(held.claim)
+            context = await patiently(lambda: self._queue.context(held.claim))
             await self._turns(context, held.journal)
         except FencedError:
             held.decide(await self._why_fenced(held))
@@ -251,7 +252,10 @@ class Worker:
             await asyncio.wait(holding)
 
     async def _keep(self) -> None:
-        """Renew the leases every third of their time; look for wishes to cancel with every hint."""
+        """Renew the leases every third of their time; look for wishes to stop after hints.
+
+        One look is for all runs in hand and for all hints that came since the last.
+        """
         clock = asyncio.get_running_loop().time
         renewed = clock()
         with self._listener.subscribe(hints.STOPS) as news:
@@ -263,6 +267,7 @@ class Worker:
                 renewed = clock() if due else renewed
                 if self._held:
                     await self._look_after(list(self._held), renew=due)
+                    await asyncio.sleep(_BETWEEN_LOOKS)
 
     async def _look_after(self, held: Sequence[_Held], *, renew: bool) -> None:
         until = asyncio.get_running_loop().time() + self._lease

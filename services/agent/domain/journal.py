@@ -1,8 +1,9 @@
-"""What every store's journal is wrapped in: drafts are made fit, and hints follow each write."""
+"""What every store's journal is wrapped in: fit drafts, patience, and a hint after each write."""
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from services.agent.domain import hints
 from services.agent.domain.chat import Ending
@@ -11,9 +12,26 @@ from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Offered, RunState, Usage
+from services.common.errors import ResourceExhaustedError
 from services.common.hints import Notifier
 
 MAX_ERROR_BYTES: Final = 4096
+
+T = TypeVar("T")
+
+_PAUSE = 0.1
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """What a call gives, made again for as long as the store has no room for it yet.
+
+    Nothing was done then, so that it can be repeated; whoever cannot wait so long cancels it.
+    """
+    while True:
+        try:
+            return await call()
+        except ResourceExhaustedError:
+            await asyncio.sleep(_PAUSE)
 
 
 class HintingJournal:
@@ -25,24 +43,28 @@ class HintingJournal:
         self._notifier = notifier
 
     async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
-        await self._journal.set_state(state, offered=offered)
+        await patiently(lambda: self._journal.set_state(state, offered=offered))
         self._notifier.notify(self._session_id)
 
     async def append_assistant(
         self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
     ) -> Message:
-        message = await self._journal.append_assistant(fit(draft), usage=usage, starting=starting)
+        fitting = fit(draft)
+        message = await patiently(
+            lambda: self._journal.append_assistant(fitting, usage=usage, starting=starting)
+        )
         self._notifier.notify(self._session_id)
         return message
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
-        await self._journal.start_tool_calls(call_ids)
+        await patiently(lambda: self._journal.start_tool_calls(call_ids))
         self._notifier.notify(self._session_id)
 
     async def append_tool_results(
         self, drafts: Sequence[Draft], *, then: RunState | None = None
     ) -> Sequence[Message]:
-        messages = await self._journal.append_tool_results([*map(fit, drafts)], then=then)
+        fitting = [fit(draft) for draft in drafts]
+        messages = await patiently(lambda: self._journal.append_tool_results(fitting, then=then))
         self._notifier.notify(self._session_id)
         return messages
 
@@ -54,8 +76,9 @@ class HintingJournal:
         usage: Usage | None = None,
         steps: int = 0,
     ) -> Sequence[Message]:
-        messages = await self._journal.finish(
-            _fit_ending(ending), [fit(draft) for draft in closing], usage=usage, steps=steps
+        end, fitting = _fit_ending(ending), [fit(draft) for draft in closing]
+        messages = await patiently(
+            lambda: self._journal.finish(end, fitting, usage=usage, steps=steps)
         )
         self._notifier.notify(self._session_id)
         self._notifier.notify(hints.RUNS)

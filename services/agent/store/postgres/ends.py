@@ -1,7 +1,7 @@
 """How the end of a run is committed, be it by its worker or by whoever stops it before."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from asyncpg import Record
 
@@ -19,7 +19,8 @@ from services.common.ids import NewId
 
 # A statement that waits for the session's row then reads that row as it is now, but all others as
 # they were before. So the end is one statement only where nothing depends on others: no run waits
-# behind it, no call is open, nothing is to be discarded. With $21 it is refused otherwise.
+# behind it, and nothing is to be discarded; with $21 it is refused otherwise. $23 is how many open
+# calls the messages answer.
 _END = f"""
 WITH locked AS MATERIALIZED (
     SELECT id, last_sequence, unfinished FROM chat_session
@@ -35,9 +36,10 @@ WITH locked AS MATERIALIZED (
     WHERE run.id = $11 AND run.epoch = $12 AND run.end_time IS NULL
       AND (run.lease_until IS NOT NULL) = $13
       AND (run.cancel_reason IS NULL OR run.cancel_reason = $15)
-      AND (NOT $21 OR NOT run.discarded AND NOT EXISTS (
-        SELECT FROM tool_call
-        WHERE tool_call.run_id = run.id AND tool_call.state IN ('planned', 'started')))
+      AND (NOT $21 OR NOT run.discarded)
+      AND $23 = (
+        SELECT count(*) FROM tool_call
+        WHERE tool_call.run_id = run.id AND tool_call.state IN ('planned', 'started'))
     RETURNING {RUN}, locked.last_sequence, locked.unfinished, run.end_time AS moment
 ), counted AS (
     UPDATE chat_session SET
@@ -76,6 +78,7 @@ class End:
         held: whether a worker has to hold it, or none may.
         usage: what is added to the run's.
         steps: what is added to the run's.
+        open_calls: those that seem to have no result.
     """
 
     run: Run
@@ -85,6 +88,7 @@ class End:
     held: bool = True
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    open_calls: Sequence[ToolCall] = ()
 
 
 async def finish_run(pool: Pool, end: End, *, new_id: NewId) -> list[Message]:
@@ -94,7 +98,7 @@ async def finish_run(pool: Pool, end: End, *, new_id: NewId) -> list[Message]:
         FencedError: the run is not as it has to be, or is to end otherwise.
     """
     async with connection(pool) as lent:
-        batch = Batch.of(last_messages((), end.ending, end.closing), new_id)
+        batch = _last_batch(end, new_id)
         ended = await _end(lent, end, batch, alone=True)
         if ended is not None:
             return batch.committed(ended)
@@ -116,7 +120,8 @@ async def end_run(lent: PooledConnection, end: End, *, new_id: NewId) -> tuple[R
         FencedError: the run is not as it has to be, or is to end otherwise.
     """
     open_calls = [_call_of(row) for row in await lent.fetch(_OPEN_CALLS, end.run.id)]
-    batch = Batch.of(last_messages(open_calls, end.ending, end.closing), new_id)
+    end = replace(end, open_calls=open_calls)
+    batch = _last_batch(end, new_id)
     ended = await _end(lent, end, batch, alone=False)
     if ended is None:
         raise FencedError
@@ -145,7 +150,12 @@ async def _end(lent: PooledConnection, end: End, batch: Batch, *, alone: bool) -
         end.usage.output_tokens,
         alone,
         cut_off_word(ending),
+        len(end.open_calls),
     )
+
+
+def _last_batch(end: End, new_id: NewId) -> Batch:
+    return Batch.of(last_messages(end.open_calls, end.ending, end.closing), new_id)
 
 
 def _call_of(row: Record) -> ToolCall:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import outcome_of
-from services.agent.domain.messages import Draft, Message
+from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Offered, RunState, Usage
@@ -88,13 +88,18 @@ SELECT * FROM held
 
 
 class PostgresRunJournal:
-    """`RunJournal` over `run`, `chat_message` and `tool_call`; the methods are explained there."""
+    """`RunJournal` over `run`, `chat_message` and `tool_call`; the methods are explained there.
+
+    It remembers which calls have no result, so that an end that comes amid them is one statement
+    too; where it is wrong, after a recovery say, the end looks for itself.
+    """
 
     def __init__(self, pool: Pool, claim: Claim, *, new_id: NewId) -> None:
         self._pool = pool
         self._claim = claim
         self._key = (claim.run.id, claim.epoch)
         self._new_id = new_id
+        self._open: list[ToolCall] = []
 
     async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
         async with connection(self._pool) as lent:
@@ -106,6 +111,7 @@ class PostgresRunJournal:
         self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
     ) -> Message:
         calls = draft.tool_calls
+        self._open = list(calls)
         [message] = await self._append(
             _ASK,
             [draft],
@@ -126,13 +132,16 @@ class PostgresRunJournal:
         self, drafts: Sequence[Draft], *, then: RunState | None = None
     ) -> Sequence[Message]:
         outcomes = [outcome_of(draft) for draft in drafts]
-        return await self._append(
+        messages = await self._append(
             _ANSWER,
             drafts,
             None if then is None else then.value,
             [state.value for state, _ in outcomes],
             [error for _, error in outcomes],
         )
+        answered = {draft.tool_call_id for draft in drafts}
+        self._open = [call for call in self._open if call.id not in answered]
+        return messages
 
     async def finish(
         self,
@@ -143,7 +152,15 @@ class PostgresRunJournal:
         steps: int = 0,
     ) -> Sequence[Message]:
         run, epoch = self._claim.run, self._claim.epoch
-        end = End(run, epoch, ending, closing, usage=usage or Usage(), steps=steps)
+        end = End(
+            run,
+            epoch,
+            ending,
+            closing,
+            usage=usage or Usage(),
+            steps=steps,
+            open_calls=self._open,
+        )
         return await finish_run(self._pool, end, new_id=self._new_id)
 
     async def _append(
