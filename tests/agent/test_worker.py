@@ -1,155 +1,56 @@
 """Workers over the queue in PostgreSQL, with loops that the tests write."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from datetime import timedelta
-from typing import Any
+import random
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 import pytest
 
 from services.agent.domain import hints
-from services.agent.domain.chat import Ending, RunContext
+from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import FencedError, KnowledgeUnavailableError
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.queue import Claim, RunQueue, Standing
-from services.agent.domain.run_models import Run, RunState, StopReason, Usage
-from services.agent.worker import Worker, WorkerLimits
+from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
+from services.agent.worker import WorkerLimits
+from services.common.clock import now
 from services.common.errors import UnavailableError
-from tests.agent.hints import LocalHints
+from tests.agent.office import LEASE, Blocked, Faulty, Hung, Office, reply
 from tests.contracts.agent_stores import (
     ALICE,
     AT_ONCE,
-    Stores,
     agent_pool,
-    answer,
     asking,
     call,
     postgres_stores,
     result_of,
 )
 
-ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
-LEASE = timedelta(seconds=0.6)
-ENOUGH = 10.0
-
-Turns = Callable[[RunContext, RunJournal], Awaitable[object]]
-
-
-async def reply(context: RunContext, journal: RunJournal) -> None:
-    """Answers at once."""
-    await journal.finish(ENDED, [answer(f"To {context.turn[0].text}")], steps=1)
-
-
-class Blocked:
-    """A loop that gets to work and then waits until it is let go, or stopped."""
-
-    def __init__(self, *before: str) -> None:
-        self.begun: dict[RunId, asyncio.Event] = {}
-        self.stopped: set[RunId] = set()
-        self.most_at_once = 0
-        self.release = asyncio.Event()
-        self._at_once = 0
-
-    async def __call__(self, context: RunContext, journal: RunJournal) -> None:
-        self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
-        try:
-            await journal.set_state(RunState.THINKING)
-            self.event(context.run.id).set()
-            await self.release.wait()
-            await reply(context, journal)
-        except asyncio.CancelledError:
-            self.stopped.add(context.run.id)
-            raise
-        finally:
-            self._at_once -= 1
-
-    def event(self, run_id: RunId) -> asyncio.Event:
-        """Set once the run is being worked on."""
-        return self.begun.setdefault(run_id, asyncio.Event())
-
-    async def works_on(self, *runs: Run) -> None:
-        """Wait until these runs are being worked on."""
-        async with asyncio.timeout(ENOUGH):
-            for run in runs:
-                await self.event(run.id).wait()
-
-
-class Office:
-    """Stores, hints, and workers that come and go."""
-
-    def __init__(self, stores: Stores) -> None:
-        self.stores = stores
-        self.hints = LocalHints(poll=0.2)
-        self._stack = AsyncExitStack()
-
-    async def employ(
-        self, turns: Turns, *, queue: RunQueue | None = None, **limits: Any
-    ) -> AsyncExitStack:
-        """A worker that works until the stack, or the office, is closed."""
-        worker = Worker(
-            queue or self.stores.queue,
-            turns,
-            listener=self.hints,
-            notifier=self.hints,
-            limits=WorkerLimits(**{"lease": LEASE, "stop_grace": 0.2, **limits}),
-        )
-        stack = await self._stack.enter_async_context(AsyncExitStack())
-        await stack.enter_async_context(worker.working())
-        return stack
-
-    async def say(self, text: str = "Hello", *, after: Run | None = None) -> Run:
-        """A waiting run, in a session of its own or behind another."""
-        if after is None:
-            run = await self.stores.started(text)
-        else:
-            run, _ = await self.stores.runs.start(ALICE, after.session_id, text)
-        self.hints.notify(hints.RUNS)
-        return run
-
-    async def cancel(self, run: Run) -> Run:
-        """The run after it was asked to stop."""
-        cancelled = await self.stores.runs.cancel(ALICE, run.id)
-        self.hints.notify(hints.STOPS)
-        return cancelled
-
-    async def now(self, run: Run) -> Run:
-        """The run as it is now."""
-        return await self.stores.runs.get(ALICE, run.id)
-
-    async def ended(self, run: Run, *, within: float = ENOUGH) -> Run:
-        """The run once it has ended."""
-        return await self.until(run, lambda each: each.state.final, within=within)
-
-    async def until(
-        self, run: Run, condition: Callable[[Run], bool], *, within: float = ENOUGH
-    ) -> Run:
-        """The run once something is true of it."""
-        async with asyncio.timeout(within):
-            while not condition(current := await self.now(run)):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        return current
-
-    async def roles(self, run: Run) -> list[Role]:
-        """Who speaks in the run's session, in order."""
-        return [message.role for message in await self.stores.said(run)]
-
-    async def close(self) -> None:
-        """Let all workers go."""
-        await self._stack.aclose()
+T = TypeVar("T")
 
 
 @pytest.fixture
 async def office(empty_tables: str) -> AsyncIterator[Office]:
     async with agent_pool(empty_tables) as pool:
-        office = Office(postgres_stores(pool, queue_limit=50))
+        office = Office(postgres_stores(pool, queue_limit=50), pool)
         try:
             yield office
         finally:
             await office.close()
+
+
+async def in_parts(work: Iterable[Awaitable[T]]) -> list[T]:
+    """What each gives, twenty at once."""
+    gate = asyncio.Semaphore(20)
+
+    async def one(each: Awaitable[T]) -> T:
+        async with gate:
+            return await each
+
+    return await asyncio.gather(*(one(each) for each in work))
 
 
 class TestWork:
@@ -294,15 +195,18 @@ class TestLease:
 
 class TestHandBack:
     async def test_runs_in_hand_go_on_elsewhere_at_once(self, office: Office) -> None:
+        """T-D12: 20 runs, handed back and taken up without a crash being counted."""
         first, second = Blocked(), Blocked()
         leaving = await office.employ(first, lease=timedelta(seconds=30))
         runs = [await office.say() for _ in range(20)]
         await first.works_on(*runs)
         await office.employ(second, lease=timedelta(seconds=30))
 
-        async with asyncio.timeout(1):
-            await leaving.aclose()
-            await second.works_on(*runs)
+        start = asyncio.get_running_loop().time()
+        await leaving.aclose()
+        await second.works_on(*runs)
+        print(f"resumed after {asyncio.get_running_loop().time() - start:.2f} s")  # noqa: T201
+        assert {0} == {await office.crashes(run) for run in runs}
         second.release.set()
         for run in runs:
             await office.ended(run)
@@ -470,17 +374,68 @@ class TestCancel:
         assert RunState.CANCELLED is (await office.ended(run)).state
         assert blocked.begun == {}
 
-    async def test_many_cancels_at_once_are_all_quick(self, office: Office) -> None:
+    async def test_of_a_storm_of_cancels_each_is_quick_and_final(self, office: Office) -> None:
+        """T-D10: 500 runs, half of them amid a tool call, are cancelled at random times."""
+        hung = Hung()
+        await office.employ(hung, lease=timedelta(seconds=60), runs_at_once=500, stop_grace=0.5)
+        runs = await in_parts(office.say() for _ in range(500))
+        await hung.works_on(*runs)
+        chance, asked = random.Random(10), dict[RunId, datetime]()
+
+        async def cancel(run: Run) -> None:
+            await asyncio.sleep(chance.uniform(0, 3))
+            asked[run.id] = now()
+            await office.cancel(run)
+
+        await asyncio.gather(*(cancel(run) for run in runs))
+        ends = await in_parts(office.ended(run, within=30) for run in runs)
+        took = sorted(end.end_time - asked[end.id] for end in ends if end.end_time)
+        print(f"500 cancels: p50 {took[250]}, p99 {took[495]}, all {took[-1]}")  # noqa: T201
+
+        assert {(RunState.CANCELLED, StopReason.CANCELLED)} == {
+            (end.state, end.stop_reason) for end in ends
+        }
+        assert took[495] < timedelta(seconds=10)
+        said = await in_parts(office.stores.said(run) for run in runs)
+        assert {Role.SYSTEM} == {messages[-1].role for messages in said}
+        assert {FencedError} == set(hung.late)
+        assert said == await in_parts(office.stores.said(run) for run in runs)
+
+    async def test_a_run_makes_way_for_a_message_that_interrupts(self, office: Office) -> None:
         blocked = Blocked()
-        await office.employ(blocked, lease=timedelta(seconds=30), runs_at_once=40)
-        runs = [await office.say() for _ in range(40)]
-        await blocked.works_on(*runs)
 
-        async with asyncio.timeout(2):
-            await asyncio.gather(*(office.cancel(run) for run in runs))
-            ends = await asyncio.gather(*(office.ended(run) for run in runs))
+        async def work(context: RunContext, journal: RunJournal) -> None:
+            first = context.turn[0].text == "Hello"
+            await (blocked if first else reply)(context, journal)
 
-        assert {RunState.CANCELLED} == {end.state for end in ends}
+        await office.employ(work, lease=timedelta(seconds=60))
+        old = await office.say()
+        await blocked.works_on(old)
+
+        new, _ = await office.stores.runs.start(
+            ALICE, old.session_id, "Rather this", when_busy=WhenBusy.INTERRUPT
+        )
+        office.hints.notify(hints.STOPS)
+        stopped, answered = await office.ended(old), await office.ended(new)
+
+        assert (stopped.state, stopped.stop_reason) == (RunState.CANCELLED, StopReason.INTERRUPTED)
+        assert RunState.FINISHED is answered.state
+        assert [each.text for each in await office.stores.said(old)] == [
+            "Hello",
+            "Rather this",
+            "Stopped, because the user sent another message.",
+            "To Rather this",
+        ]
+
+    async def test_who_takes_a_run_that_was_rolled_back_ends_it_so(self, office: Office) -> None:
+        run = await office.say()
+        await office.stores.claimed(lease=AT_ONCE)
+        await office.stores.runs.start(ALICE, run.session_id, "No", when_busy=WhenBusy.ROLLBACK)
+
+        await office.employ(reply)
+        ended = await office.ended(run)
+
+        assert (ended.stop_reason, ended.discarded) == (StopReason.INTERRUPTED, True)
 
 
 class TestFailures:
@@ -537,6 +492,28 @@ class TestFailures:
         assert RunState.FINISHED is following.state
         assert await office.roles(run) == [Role.USER, Role.USER, Role.SYSTEM, Role.ASSISTANT]
 
+    async def test_after_five_it_is_and_a_retry_lets_it_go_on(self, office: Office) -> None:
+        """T-D11: others are unharmed; the one that was given up is put back by one call."""
+        poison, other = await office.say("poison"), await office.say("other")
+        for _ in range(WorkerLimits().crash_limit):
+            claims = await office.stores.queue.claim(lease=AT_ONCE, most=2)
+            for claim in claims:
+                if claim.run.id == other.id:
+                    await office.stores.queue.hand_back(claim)
+        assert await office.crashes(poison) == WorkerLimits().crash_limit - 1
+
+        await office.employ(reply, crash_limit=WorkerLimits().crash_limit)
+        given_up, finished = await office.ended(poison), await office.ended(other)
+        await office.stores.runs.retry(ALICE, poison.id)
+        office.hints.notify(hints.RUNS)
+        mended = await office.until(poison, lambda run: run.state is RunState.FINISHED)
+
+        assert (given_up.state, given_up.stop_reason) == (RunState.ERROR, StopReason.CRASH_LOOP)
+        assert RunState.FINISHED is finished.state
+        assert (mended.attempt, mended.error) == (2, None)
+        assert await office.crashes(poison) == 0
+        assert await office.roles(poison) == [Role.USER, Role.SYSTEM, Role.ASSISTANT]
+
     async def test_fewer_crashes_are_borne(self, office: Office) -> None:
         run = await office.say()
         for _ in range(2):
@@ -585,42 +562,3 @@ class TestSessionDeleted:
                 await asyncio.sleep(0.01)
 
         assert await office.stores.said(run) == []
-
-
-class Faulty:
-    """A queue whose calls fail as if the database were away, or as if another had the runs."""
-
-    CALLS = ("claim", "renew", "standing", "hand_back")
-
-    def __init__(self, queue: RunQueue) -> None:
-        self._queue = queue
-        self.down: set[str] = set()
-        self.overtaken = False
-        self.asked = {name: asyncio.Event() for name in self.CALLS}
-
-    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
-        self._fail("claim")
-        return await self._queue.claim(lease=lease, most=most)
-
-    async def context(self, claim: Claim) -> RunContext:
-        return await self._queue.context(claim)
-
-    def journal(self, claim: Claim) -> RunJournal:
-        return self._queue.journal(claim)
-
-    async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
-        self._fail("renew")
-        return {} if self.overtaken else await self._queue.renew(claims, lease=lease)
-
-    async def standing(self, claims: Sequence[Claim]) -> Mapping[RunId, Standing]:
-        self._fail("standing")
-        return {} if self.overtaken else await self._queue.standing(claims)
-
-    async def hand_back(self, claim: Claim) -> None:
-        self._fail("hand_back")
-        await self._queue.hand_back(claim)
-
-    def _fail(self, name: str) -> None:
-        self.asked[name].set()
-        if name in self.down:
-            raise UnavailableError("The database cannot be reached.")
