@@ -6,7 +6,7 @@ Writers with a connection each insert messages of 500 bytes into 1,000 sessions,
 in turns: with nobody told, with hints by PostgreSQL and by NATS as the services send them after the
 commit, and with NOTIFY inside the transaction. Somebody waits for hints at 50 of the sessions. Then
 somebody waits at every session and 200 messages a second are written, in turns again; what is told
-is the time from the return of the commit to that of the wait.
+is the time from the return of the commit to the hint.
 """
 
 import argparse
@@ -14,9 +14,10 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -29,10 +30,8 @@ from bench.postgres import postgres, settings
 from cli.local.postgres import EmbeddedPostgres
 from services.common.bus.open import Bus, open_bus
 from services.common.bus.settings import BusSettings
-from services.common.hints import Subscription
 from services.common.ids import new_id
 from services.common.session import Connection
-from services.common.tasks import background_tasks
 from tests.nats_server import running_nats
 
 WRITERS = (16, 64)
@@ -127,14 +126,12 @@ class Waiting:
         self._committed: dict[str, float] = {}
         self._early: set[str] = set()
 
-    async def wait(self, key: str, news: Subscription) -> None:
-        """Wait for hints at a session, again and again."""
-        while True:
-            await news.wait()
-            if (committed := self._committed.pop(key, None)) is not None:
-                self.heard.append(time.perf_counter() - committed)
-            else:
-                self._early.add(key)
+    def hint(self, key: str) -> None:
+        """A hint at a session."""
+        if (committed := self._committed.pop(key, None)) is not None:
+            self.heard.append(time.perf_counter() - committed)
+        else:
+            self._early.add(key)
 
     def forget(self) -> None:
         """Whatever was heard so far was of no message."""
@@ -149,16 +146,14 @@ class Waiting:
             self._committed[key] = time.perf_counter()
 
 
-@asynccontextmanager
-async def waiting(delivery: Delivery, keys: list[str]) -> AsyncIterator[Waiting]:
+@contextmanager
+def waiting(delivery: Delivery, keys: list[str]) -> Iterator[Waiting]:
     """Somebody waits at every session for as long as the block lasts."""
     there = Waiting()
     with ExitStack() as stack:
-        async with background_tasks() as tasks:
-            for key in keys if delivery.bus else ():
-                news = stack.enter_context(delivery.bus.listener.subscribe(key, poll=False))
-                tasks.start(f"wait {key}", there.wait(key, news))
-            yield there
+        for key in keys if delivery.bus else ():
+            stack.enter_context(delivery.bus.listener.on_hint(key, partial(there.hint, key)))
+        yield there
 
 
 async def delays(
@@ -175,7 +170,7 @@ async def delays(
         there.committed(key)
         free.put_nowait(session)
 
-    async with waiting(delivery, keys) as there:
+    with waiting(delivery, keys) as there:
         await asyncio.sleep(SETTLE)
         there.forget()
         began = time.perf_counter()
@@ -233,9 +228,9 @@ async def _count(
     rounds: int,
     seconds: float,
 ) -> None:
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         for way in ways:
-            await stack.enter_async_context(waiting(way, keys[:WATCHED]))
+            stack.enter_context(waiting(way, keys[:WATCHED]))
         for count in WRITERS:
             scores = await contest(
                 [Writers(way, sessions[:count], keys=keys, seconds=seconds) for way in ways],

@@ -22,20 +22,17 @@ class Subscription(Protocol):
 class Listener(Protocol):
     """Hears hints from all processes."""
 
-    def subscribe(self, key: str, *, poll: bool = True) -> AbstractContextManager[Subscription]:
+    def subscribe(self, key: str) -> AbstractContextManager[Subscription]:
         """Hints at `key`, from now until the end of the block.
 
-        Args:
-            key: what there may be news of.
-            poll: whether waits also end without a hint: now and then, and when hints may have been
-                lost. Without it only hints and `wake` end them; somebody else has to look at the
-                rows on behalf of many such waiters, from a polling subscription of its own.
+        A wait also returns without one: now and then, and when hints may have been lost.
         """
 
     def on_hint(self, key: str, call: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `call` at each hint at `key`, from now until the end of the block.
 
-        For one who waits for many keys at once. It is not called without a hint, as above.
+        For one who waits for many keys at once, and to whom no call comes without a hint: a
+        subscription of its own says when to look at all of them.
         """
 
 

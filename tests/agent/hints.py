@@ -43,9 +43,9 @@ class LocalHints:
         self.subscribed: defaultdict[str, set[LocalSubscription]] = defaultdict(set)
 
     @contextmanager
-    def subscribe(self, key: str, *, poll: bool = True) -> Iterator[LocalSubscription]:
+    def subscribe(self, key: str) -> Iterator[LocalSubscription]:
         """Hints at `key`, until the end of the block."""
-        subscription = LocalSubscription(self, poll=poll)
+        subscription = LocalSubscription(self, poll=True)
         self.subscribed[key].add(subscription)
         try:
             yield subscription

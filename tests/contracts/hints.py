@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from services.common.bus.nats import subject
 from services.common.bus.open import Bus, open_bus
 from services.common.bus.settings import BusSettings
-from services.common.hints import Subscription
+from services.common.hints import Listener, Subscription
 from tests.faults.proxy import Proxy, open_proxy
 from tests.nats_server import running_nats
 
@@ -112,6 +112,30 @@ def _new_channel() -> str:
     return f"news_{secrets.token_hex(4)}"
 
 
+class Hinted:
+    """One who waits for hints alone, without any poll; made by `hinted`."""
+
+    def __init__(self) -> None:
+        self._hint = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let the present `wait` return, or else the next one."""
+        self._hint.set()
+
+    async def wait(self) -> None:
+        """Return once there was a hint since the last return."""
+        await self._hint.wait()
+        self._hint.clear()
+
+
+@contextmanager
+def hinted(listener: Listener, key: str) -> Iterator[Hinted]:
+    """One who waits for hints at a key until the end of the block."""
+    waiter = Hinted()
+    with listener.on_hint(key, waiter.wake):
+        yield waiter
+
+
 async def returns(subscription: Subscription, *, within: float = SOON) -> bool:
     """Whether a wait returns in time."""
     try:
@@ -132,7 +156,7 @@ async def connected(*buses: Bus) -> None:
     async with asyncio.timeout(ENOUGH):
         for listening in buses:
             for notifying in buses:
-                with listening.listener.subscribe("connected?", poll=False) as news:
+                with hinted(listening.listener, "connected?") as news:
                     await quiet(news)
                     notifying.notifier.notify("connected?")
                     while not await returns(news, within=0.2):

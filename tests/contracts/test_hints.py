@@ -18,6 +18,7 @@ from tests.contracts.hints import (
     Station,
     connected,
     eventually,
+    hinted,
     nats_station,
     postgres_station,
     quiet,
@@ -60,11 +61,9 @@ class TestHints:
         async with AsyncExitStack() as stack:
             buses = await opened(station, stack, count=3)
             theirs = [
-                stack.enter_context(bus.listener.subscribe("a", poll=False))
-                for bus in buses
-                for _ in range(2)
+                stack.enter_context(hinted(bus.listener, "a")) for bus in buses for _ in range(2)
             ]
-            others = stack.enter_context(buses[1].listener.subscribe("b", poll=False))
+            others = stack.enter_context(hinted(buses[1].listener, "b"))
             for each in (*theirs, others):
                 await quiet(each)
 
@@ -96,7 +95,7 @@ class TestHints:
             one, other = await opened(station, stack)
 
             for number in range(50):
-                with one.listener.subscribe(f"just-{number}", poll=False) as news:
+                with hinted(one.listener, f"just-{number}") as news:
                     other.notifier.notify(f"just-{number}")
 
                     assert await returns(news)
@@ -104,9 +103,7 @@ class TestHints:
     async def test_a_hint_between_two_waits_is_kept(self, station: Station) -> None:
         async with AsyncExitStack() as stack:
             one, other = await opened(station, stack)
-            early, late = (
-                stack.enter_context(one.listener.subscribe("a", poll=False)) for _ in range(2)
-            )
+            early, late = (stack.enter_context(one.listener.subscribe("a")) for _ in range(2))
             await quiet(early)
             await quiet(late)
 
@@ -120,7 +117,7 @@ class TestHints:
         keys = [f"key-{number:030d}" for number in range(2000)]
         async with AsyncExitStack() as stack:
             one, other = await opened(station, stack)
-            waiting = [stack.enter_context(one.listener.subscribe(key, poll=False)) for key in keys]
+            waiting = [stack.enter_context(hinted(one.listener, key)) for key in keys]
             await connected(one, other)
             await asyncio.gather(*(quiet(each) for each in waiting))
 
@@ -137,7 +134,7 @@ class TestHints:
         times: list[float] = []
         async with AsyncExitStack() as stack:
             one, other = await opened(station, stack)
-            news = stack.enter_context(one.listener.subscribe("a", poll=False))
+            news = stack.enter_context(one.listener.subscribe("a"))
             await quiet(news)
 
             async def look() -> None:
@@ -170,7 +167,7 @@ class TestHints:
     async def test_wake_ends_a_wait(self, station: Station) -> None:
         async with AsyncExitStack() as stack:
             (bus,) = await opened(station, stack, count=1)
-            news = stack.enter_context(bus.listener.subscribe("a", poll=False))
+            news = stack.enter_context(bus.listener.subscribe("a"))
             await quiet(news)
 
             news.wake()
@@ -180,7 +177,7 @@ class TestHints:
     async def test_what_waits_is_sent_before_the_end(self, station: Station) -> None:
         async with AsyncExitStack() as stack:
             (bus,) = await opened(station, stack, count=1)
-            with bus.listener.subscribe("a", poll=False) as news:
+            with hinted(bus.listener, "a") as news:
                 async with station.open() as leaving:
                     await connected(bus, leaving)
                     await quiet(news)
@@ -191,7 +188,7 @@ class TestHints:
     async def test_what_makes_no_sense_is_ignored(self, station: Station) -> None:
         async with AsyncExitStack() as stack:
             one, other = await opened(station, stack)
-            news = stack.enter_context(one.listener.subscribe("a", poll=False))
+            news = stack.enter_context(hinted(one.listener, "a"))
             await quiet(news)
 
             for nonsense in (b"", b",", b",,,", b"\xff\xfe\x00", b"{}", b"b" * 100_000):
@@ -226,23 +223,23 @@ class TestOutage:
             bus = await stack.enter_async_context(station.open(cuttable=True))
             await connected(bus)
             polling = [stack.enter_context(bus.listener.subscribe(key)) for key in ("a", "b")]
-            hinted = stack.enter_context(bus.listener.subscribe("a", poll=False))
-            for each in (*polling, hinted):
+            hint_only = stack.enter_context(hinted(bus.listener, "a"))
+            for each in (*polling, hint_only):
                 await quiet(each)
 
             await station.cut()
 
             assert await returns(polling[0])
             assert await returns(polling[1])
-            assert not await returns(hinted, within=0.2)
+            assert not await returns(hint_only, within=0.2)
 
     async def test_after_a_loss_hints_are_heard_and_sent_again(self, station: Station) -> None:
         async with AsyncExitStack() as stack:
             bus = await stack.enter_async_context(station.open(cuttable=True))
             other = await stack.enter_async_context(station.open())
             await connected(bus, other)
-            ours = stack.enter_context(bus.listener.subscribe("a", poll=False))
-            theirs = stack.enter_context(other.listener.subscribe("b", poll=False))
+            ours = stack.enter_context(hinted(bus.listener, "a"))
+            theirs = stack.enter_context(hinted(other.listener, "b"))
 
             await station.cut()
             bus.notifier.notify("b")
@@ -286,7 +283,7 @@ class TestOutage:
             other = await stack.enter_async_context(station.open())
             await connected(other)
             gone, first_kept, last = (
-                stack.enter_context(other.listener.subscribe(str(number), poll=False))
+                stack.enter_context(hinted(other.listener, str(number)))
                 for number in (9, 10, most + 9)
             )
             for each in (gone, first_kept, last):
@@ -312,7 +309,7 @@ class TestOutage:
             async with station.open(cuttable=True) as bus, station.open() as other:
                 await connected(bus, other)
                 polling = stack.enter_context(bus.listener.subscribe("a"))
-                hinted = stack.enter_context(bus.listener.subscribe("a", poll=False))
+                hint_only = stack.enter_context(hinted(bus.listener, "a"))
                 await quiet(polling)
 
                 station.proxy.hold()
@@ -320,6 +317,6 @@ class TestOutage:
                 assert await returns(polling)
                 station.proxy.release()
                 await connected(bus, other)
-                await quiet(hinted)
+                await quiet(hint_only)
                 other.notifier.notify("a")
-                assert await returns(hinted)
+                assert await returns(hint_only)

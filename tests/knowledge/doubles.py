@@ -124,9 +124,9 @@ class LocalHints:
             waiter.wake()
 
     @contextmanager
-    def subscribe(self, key: str, *, poll: bool = True) -> "Iterator[LocalWaiter]":
+    def subscribe(self, key: str) -> "Iterator[LocalWaiter]":
         """See the port."""
-        waiter = LocalWaiter(self._poll if poll else None)
+        waiter = LocalWaiter(self._poll)
         self._waiters[key].add(waiter)
         try:
             yield waiter
@@ -137,7 +137,7 @@ class LocalHints:
 class LocalWaiter:
     """Waits for hints of this process."""
 
-    def __init__(self, poll: float | None) -> None:
+    def __init__(self, poll: float) -> None:
         self._hinted = asyncio.Event()
         self._poll = poll
 

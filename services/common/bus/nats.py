@@ -61,7 +61,7 @@ async def _hear(channel: str, waiters: Waiters, client: Client) -> None:
             await waiters.keys_changed.wait()
             new = await interest.follow()
             # Their waiters may have read the rows before anything could be heard.
-            waiters.wake([key for key in waiters.keys if subject(channel, key) in new])
+            waiters.pass_on([key for key in waiters.keys if subject(channel, key) in new])
             await asyncio.sleep(_SETTLE)
 
 
@@ -88,7 +88,7 @@ class _Interest:
         return new
 
     async def _pass_on(self, message: Msg) -> None:
-        self._waiters.wake(keys_of(message.data.decode(errors="replace")))
+        self._waiters.pass_on(keys_of(message.data.decode(errors="replace")))
 
 
 async def _send(channel: str, outbox: Outbox, client: Client) -> None:

@@ -56,7 +56,7 @@ async def _hear(channel: str, waiters: Waiters, session: Connection) -> None:
     async with watched_by(_fail_when_lost(session)):
         async with asyncio.timeout(_ANSWER_TIMEOUT):
             await session.add_listener(
-                channel, lambda *heard: waiters.wake(keys_of(str(heard[-1])))
+                channel, lambda *heard: waiters.pass_on(keys_of(str(heard[-1])))
             )
         with waiters.hearing():
             while True:

@@ -4,21 +4,21 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, KeysView
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 _DEBOUNCE = 0.01
 
 
 class Waiter:
-    """One waiter for one key; satisfies `hints.Subscription`.
+    """One who waits for hints at one key; satisfies `hints.Subscription`."""
 
-    Attributes:
-        poll: whether it also returns without a hint.
-    """
+    def __init__(self, *, poll: float) -> None:
+        """One who waits.
 
-    def __init__(self, waiters: "Waiters", *, poll: bool) -> None:
-        self.poll = poll
-        self._waiters = waiters
+        Args:
+            poll: the longest wait, in seconds; each is shorter by chance, to spread waiters out.
+        """
+        self._poll = poll
         self._hinted = asyncio.Event()
         self._last_return = 0.0
 
@@ -29,7 +29,7 @@ class Waiter:
         """
         clock = asyncio.get_running_loop().time
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._waiters.patience() if self.poll else None):
+            async with asyncio.timeout(self._poll * random.uniform(0.75, 1.0)):  # noqa: S311
                 await self._hinted.wait()
                 await asyncio.sleep(self._last_return + _DEBOUNCE - clock())
         self._hinted.clear()
@@ -40,85 +40,72 @@ class Waiter:
         self._hinted.set()
 
 
-class Called:
-    """One whose function is called at each hint at one key."""
-
-    poll = False
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.wake = call
-
-
 class Waiters:
-    """All waiters of a process; satisfies `hints.Listener`.
+    """All who wait in this process; satisfies `hints.Listener`.
 
     Attributes:
-        keys_changed: set when there is the first waiter for a key, or no more.
+        keys_changed: set when somebody is the first to wait for a key, or was the last.
     """
 
     def __init__(self, *, poll: float) -> None:
-        """No waiters yet.
+        """Nobody waits yet.
 
         Args:
-            poll: seconds after which those who poll return without a hint.
+            poll: seconds after which subscriptions return without a hint.
         """
         self.keys_changed = asyncio.Event()
         self._poll = poll
-        self._waiters: defaultdict[str, set[Waiter | Called]] = defaultdict(set)
+        self._calls: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+        self._polling: set[Waiter] = set()
 
     @property
     def keys(self) -> KeysView[str]:
         """The keys that somebody waits for."""
-        return self._waiters.keys()
+        return self._calls.keys()
 
     @contextmanager
-    def subscribe(self, key: str, *, poll: bool = True) -> Iterator[Waiter]:
+    def subscribe(self, key: str) -> Iterator[Waiter]:
         """See `services.common.hints.Listener`."""
-        waiter = Waiter(self, poll=poll)
-        with self._waiting(key, waiter):
-            yield waiter
-
-    def on_hint(self, key: str, call: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `services.common.hints.Listener`."""
-        return self._waiting(key, Called(call))
+        waiter = Waiter(poll=self._poll)
+        self._polling.add(waiter)
+        try:
+            with self.on_hint(key, waiter.wake):
+                yield waiter
+        finally:
+            self._polling.discard(waiter)
 
     @contextmanager
-    def _waiting(self, key: str, waiter: Waiter | Called) -> Iterator[None]:
-        if key not in self._waiters:
+    def on_hint(self, key: str, call: Callable[[], None]) -> Iterator[None]:
+        """See `services.common.hints.Listener`."""
+        if key not in self._calls:
             self.keys_changed.set()
-        self._waiters[key].add(waiter)
+        self._calls[key].append(call)
         try:
             yield
         finally:
-            self._waiters[key].discard(waiter)
-            if not self._waiters[key]:
-                del self._waiters[key]
+            self._calls[key].remove(call)
+            if not self._calls[key]:
+                del self._calls[key]
                 self.keys_changed.set()
 
-    def patience(self) -> float:
-        """Seconds to wait for a hint before returning anyway; jittered to spread waiters out."""
-        return self._poll * random.uniform(0.75, 1.0)  # noqa: S311
-
-    def wake(self, keys: Iterable[str]) -> None:
-        """Pass a hint on to the waiters for each of the keys; what nobody waits for is ignored."""
+    def pass_on(self, keys: Iterable[str]) -> None:
+        """Pass hints at these keys on to who waits for them; the others are ignored."""
         for key in keys:
-            for waiter in self._waiters.get(key, ()):
-                waiter.wake()
+            for call in tuple(self._calls.get(key, ())):
+                call()
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
         """To be held for as long as hints can be heard.
 
-        Around both ends hints are lost, so those who poll are woken to look at the rows now.
+        Around both ends hints are lost, so all subscriptions return, to look at the rows now.
         """
-        self._wake_pollers()
+        self._wake_all()
         try:
             yield
         finally:
-            self._wake_pollers()
+            self._wake_all()
 
-    def _wake_pollers(self) -> None:
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                if waiter.poll:
-                    waiter.wake()
+    def _wake_all(self) -> None:
+        for waiter in self._polling:
+            waiter.wake()

@@ -12,8 +12,10 @@ from cli.local.ports import free_ports
 from services.common.bus import nats, nats_session
 from services.common.bus.nats import BUCKETS, subject
 from services.common.bus.outbox import Outbox
-from services.common.bus.waiters import Waiter, Waiters
+from services.common.bus.waiters import Waiters
+from services.common.hints import Subscription
 from services.common.ids import new_id
+from tests.contracts.hints import hinted
 from tests.nats_server import NatsServer, running_nats
 
 NEVER = 600.0
@@ -34,7 +36,7 @@ async def carried(server: NatsServer) -> AsyncIterator[tuple[Waiters, Outbox]]:
         await asyncio.gather(carrying, return_exceptions=True)
 
 
-async def hears(waiter: Waiter, outbox: Outbox, *, key: str) -> None:
+async def hears(waiter: Subscription, outbox: Outbox, *, key: str) -> None:
     """Wait until a hint at the waiter's key comes through."""
     async with asyncio.timeout(ENOUGH):
         heard = asyncio.create_task(waiter.wait())
@@ -81,7 +83,7 @@ class TestCarry:
 
     async def test_outlives_a_server_that_is_killed_and_comes_back(self) -> None:
         async with running_nats() as server, carried(server) as (waiters, outbox):
-            with waiters.subscribe("a", poll=False) as waiter, waiters.subscribe("b") as polling:
+            with hinted(waiters, "a") as waiter, waiters.subscribe("b") as polling:
                 await hears(waiter, outbox, key="a")
                 for _ in range(3):
                     await hears(polling, outbox, key="b")
@@ -98,7 +100,7 @@ class TestCarry:
         monkeypatch.setattr(nats_session, "_CHECK", 0.2)
         monkeypatch.setattr(nats_session, "ANSWER_TIMEOUT", 0.5)
         async with running_nats() as server, carried(server) as (waiters, outbox):
-            with waiters.subscribe("a", poll=False) as waiter, waiters.subscribe("b") as polling:
+            with hinted(waiters, "a") as waiter, waiters.subscribe("b") as polling:
                 await hears(waiter, outbox, key="a")
                 await hears(polling, outbox, key="b")
                 server.send(signal.SIGSTOP)

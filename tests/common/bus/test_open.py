@@ -10,6 +10,7 @@ from cli.local.ports import free_ports
 from services.common.bus.open import open_bus
 from services.common.bus.settings import BusSettings
 from tests.conftest import PostgresServer
+from tests.contracts.hints import hinted
 
 
 def settings(**variables: str) -> BusSettings:
@@ -41,7 +42,7 @@ class TestOpenBus:
         )
 
         async with open_bus(pooled, "news", application_name="t") as opened:
-            with opened.listener.subscribe("a", poll=False) as news:
+            with hinted(opened.listener, "a") as news:
                 waiting = asyncio.create_task(news.wait())
                 async with asyncio.timeout(20):
                     while not waiting.done():

@@ -11,6 +11,7 @@ from services.common.bus import postgres
 from services.common.bus.outbox import Outbox, keys_of
 from services.common.bus.waiters import Waiters
 from services.common.session import Connection
+from tests.contracts.hints import hinted
 
 NEVER = 600.0
 
@@ -48,7 +49,9 @@ async def watched(empty_database: str) -> AsyncIterator[Connection]:
 
 async def connections(watched: Connection, *, within: float = 20.0) -> set[int]:
     """The process ids of the bus's two connections, once there are two."""
-    query = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bus-%' AND state = 'idle'"
+    query = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bus-%' AND state = 'idle'"
+    )
     async with asyncio.timeout(within):
         while len(pids := {row["pid"] for row in await watched.fetch(query)}) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -75,7 +78,7 @@ class TestCarry:
         self, empty_database: str, watched: Connection
     ) -> None:
         async with carried(empty_database) as (waiters, outbox):
-            with waiters.subscribe("a", poll=False) as waiter:
+            with hinted(waiters, "a") as waiter:
                 for _ in range(3):
                     for pid in await connections(watched):
                         await watched.fetchval("SELECT pg_terminate_backend($1, 5000)", pid)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 import pytest
 
@@ -18,15 +19,15 @@ async def _returns(waiting: Awaitable[None], *, within: float = 5.0) -> bool:
     return True
 
 
-class TestWaiters:
+class TestSubscribe:
     async def test_a_hint_wakes_all_who_wait_for_its_key_and_no_others(self) -> None:
         waiters = Waiters(poll=NEVER)
         with (
             waiters.subscribe("a") as one,
-            waiters.subscribe("a", poll=False) as two,
+            waiters.subscribe("a") as two,
             waiters.subscribe("b") as other,
         ):
-            waiters.wake(["x", "a", "y", ""])
+            waiters.pass_on(["x", "a", "y", ""])
 
             assert await _returns(one.wait())
             assert await _returns(two.wait())
@@ -35,56 +36,39 @@ class TestWaiters:
     async def test_a_hint_between_two_waits_is_kept(self) -> None:
         waiters = Waiters(poll=NEVER)
         with waiters.subscribe("a") as waiter:
-            waiters.wake(["a"])
-            waiters.wake(["a"])
+            waiters.pass_on(["a"])
+            waiters.pass_on(["a"])
 
             assert await _returns(waiter.wait())
             assert not await _returns(waiter.wait(), within=0.05)
 
-    async def test_only_those_who_poll_return_without_a_hint(self) -> None:
+    async def test_without_a_hint_it_returns_now_and_then(self) -> None:
         waiters = Waiters(poll=0.02)
-        with waiters.subscribe("a") as polling, waiters.subscribe("a", poll=False) as hinted:
-            assert await _returns(polling.wait())
-            assert await _returns(polling.wait())
-            assert not await _returns(hinted.wait(), within=0.1)
+        with waiters.subscribe("a") as waiter:
+            assert await _returns(waiter.wait())
+            assert await _returns(waiter.wait())
 
     async def test_those_who_poll_do_so_at_different_times(self) -> None:
-        waiters = Waiters(poll=1.0)
+        clock = asyncio.get_running_loop().time
+        waiters = Waiters(poll=0.4)
 
-        times = {waiters.patience() for _ in range(100)}
+        async def polled() -> float:
+            with waiters.subscribe("a") as waiter:
+                await waiter.wait()
+            return clock()
 
-        assert len(times) > 1
-        assert min(times) >= 0.75
-        assert max(times) <= 1.0
+        times = await asyncio.gather(*(polled() for _ in range(200)))
 
-    async def test_where_hearing_begins_and_ends_those_who_poll_are_woken(self) -> None:
+        assert max(times) - min(times) > 0.05
+
+    async def test_where_hearing_begins_and_ends_all_return(self) -> None:
         waiters = Waiters(poll=NEVER)
-        with waiters.subscribe("a") as polling, waiters.subscribe("a", poll=False) as hinted:
+        with waiters.subscribe("a") as waiter:
             with waiters.hearing():
-                assert await _returns(polling.wait())
-                assert not await _returns(polling.wait(), within=0.05)
+                assert await _returns(waiter.wait())
+                assert not await _returns(waiter.wait(), within=0.05)
 
-            assert await _returns(polling.wait())
-            assert not await _returns(hinted.wait(), within=0.05)
-
-    async def test_only_the_first_and_the_last_waiter_change_the_keys(self) -> None:
-        waiters = Waiters(poll=NEVER)
-        changes: list[tuple[str, bool]] = []
-
-        def note() -> None:
-            changes.append(("".join(sorted(waiters.keys)), waiters.keys_changed.is_set()))
-            waiters.keys_changed.clear()
-
-        with waiters.subscribe("a"):
-            note()
-            with waiters.subscribe("a"), waiters.subscribe("b"):
-                note()
-            note()
-            with waiters.subscribe("a"):
-                note()
-        note()
-
-        assert changes == [("a", True), ("ab", True), ("a", True), ("a", False), ("", True)]
+            assert await _returns(waiter.wait())
 
     async def test_cancellation_passes_through(self) -> None:
         waiters = Waiters(poll=NEVER)
@@ -94,3 +78,60 @@ class TestWaiters:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+
+
+class TestOnHint:
+    async def test_each_is_called_for_its_key_until_the_end_of_its_block(self) -> None:
+        waiters, called = Waiters(poll=0.01), list[str]()
+        with (
+            waiters.on_hint("a", partial(called.append, "one")),
+            waiters.on_hint("b", partial(called.append, "other")),
+        ):
+            with waiters.on_hint("a", partial(called.append, "two")):
+                waiters.pass_on(["a"])
+            waiters.pass_on(["a", "c"])
+
+        assert called == ["one", "two", "one"]
+
+    async def test_nobody_is_called_without_a_hint(self) -> None:
+        waiters, called = Waiters(poll=0.01), list[str]()
+        with waiters.on_hint("a", partial(called.append, "a")), waiters.subscribe("a") as waiter:
+            with waiters.hearing():
+                await waiter.wait()
+            await waiter.wait()
+            await waiter.wait()
+
+        assert called == []
+
+    async def test_one_who_is_called_may_come_and_go(self) -> None:
+        waiters, called = Waiters(poll=NEVER), list[str]()
+
+        def call() -> None:
+            with waiters.on_hint("a", partial(called.append, "never")):
+                called.append("once")
+
+        with waiters.on_hint("a", call), waiters.on_hint("a", partial(called.append, "too")):
+            waiters.pass_on(["a"])
+
+        assert called == ["once", "too"]
+
+
+class TestKeys:
+    async def test_only_the_first_and_the_last_who_waits_changes_them(self) -> None:
+        waiters = Waiters(poll=NEVER)
+        changes: list[tuple[str, bool]] = []
+
+        def note() -> None:
+            changes.append(("".join(sorted(waiters.keys)), waiters.keys_changed.is_set()))
+            waiters.keys_changed.clear()
+
+        with waiters.subscribe("a"):
+            note()
+            with waiters.subscribe("a"), waiters.on_hint("b", note):
+                note()
+            note()
+            with waiters.on_hint("a", note):
+                note()
+        note()
+
+        assert changes == [("a", True), ("ab", True), ("a", True), ("a", False), ("", True)]
