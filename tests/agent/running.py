@@ -39,6 +39,7 @@ from cryptography.hazmat.primitives.serialization import (
 from grpc import aio
 
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
+from services.agent.domain.ports import Tool
 from services.agent.main import running_agent
 from services.agent.settings import AgentServiceSettings
 from services.common.channel import OutgoingCalls
@@ -354,16 +355,21 @@ def scripted(model: ScriptedModel) -> Sequence[ModelSettings]:
 
 @asynccontextmanager
 async def running(
-    folder: Path, database: str, *, keys: Keys | None = None, **settings: Any
+    folder: Path,
+    database: str,
+    *,
+    keys: Keys | None = None,
+    tools: Sequence[Tool] = (),
+    **settings: Any,
 ) -> AsyncIterator[RunningAgent]:
-    """A service with these settings."""
+    """A service with these settings, and these tools besides its own."""
     keys = keys or Keys(folder / "identity")
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(scripted_model())
         knowledge = await stack.enter_async_context(fake_knowledge(keys))
         given = service_settings(database, keys, knowledge, **settings)
         service = await stack.enter_async_context(AsyncExitStack())
-        server = await service.enter_async_context(running_agent(given, scripted(model)))
+        server = await service.enter_async_context(running_agent(given, scripted(model), tools))
         channel = await stack.enter_async_context(
             grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=_LIMITS)
         )
