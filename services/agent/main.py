@@ -15,6 +15,7 @@ from grpc import aio
 from services.agent.api import agent_servicer, run_servicer
 from services.agent.api.agent_servicer import AgentServicer
 from services.agent.api.run_servicer import RunServicer
+from services.agent.api.watch_calls import WatchCalls
 from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
@@ -33,6 +34,7 @@ from services.agent.domain.watch import Watch
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore
+from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
@@ -132,7 +134,7 @@ async def running_agent(
         trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
         verifier = IdentityVerifier(_NAME, trusted, clock=now)
         serves = settings.role != "worker"
-        register = await _register(parts, draining, stack) if serves else _nothing
+        register = await _register(parts, verifier, draining, stack) if serves else _nothing
         server = await stack.enter_async_context(
             serve(
                 settings,
@@ -185,10 +187,11 @@ async def _parts(
     return _Parts(settings, pool, bus, knowledge, registry, offered)
 
 
-async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStack) -> Register:
+async def _register(
+    parts: _Parts, verifier: IdentityVerifier, draining: asyncio.Event, stack: AsyncExitStack
+) -> Register:
     settings = parts.settings
     sessions = PostgresSessionStore(parts.pool, new_id=new_id)
-    messages = PostgresMessageStore(parts.pool)
     runs = PostgresRunStore(
         parts.pool,
         new_id=new_id,
@@ -196,26 +199,25 @@ async def _register(parts: _Parts, draining: asyncio.Event, stack: AsyncExitStac
         tenant_queue_limit=settings.tenant_queue_limit,
     )
     watch = Watch(
-        sessions,
-        messages=messages,
-        runs=runs,
+        PostgresNewsStore(parts.pool),
         listener=parts.bus.listener,
         clock=now,
         draining=draining,
         heartbeat=settings.heartbeat_seconds,
     )
     tasks = await stack.enter_async_context(background_tasks())
-    tasks.start("end watches", watch.end_when_draining())
+    tasks.start("keep watches", watch.keep())
+    watches = WatchCalls(watch, verifier, domain=_DOMAIN, write_seconds=settings.write_seconds)
     tokens = PageTokens((settings.identity_dir / f"{_NAME}.pem").read_bytes())
     agent_service = AgentServicer(
         _agents(parts),
-        Sessions(sessions, messages=messages, notifier=parts.bus.notifier),
+        Sessions(sessions, messages=PostgresMessageStore(parts.pool), notifier=parts.bus.notifier),
         tools=parts.tools,
         models=parts.models,
         tokens=tokens,
     )
     run_service = RunServicer(
-        Runs(runs, sessions=sessions, notifier=parts.bus.notifier), watch, tokens=tokens
+        Runs(runs, sessions=sessions, notifier=parts.bus.notifier), watches, tokens=tokens
     )
 
     def register(server: aio.Server) -> None:

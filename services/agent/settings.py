@@ -27,6 +27,7 @@ class AgentServiceSettings(BusSettings):
     queue_limit: int = Field(default=20, ge=1, le=100)
     tenant_queue_limit: int = Field(default=1000, ge=1, le=100_000)
     heartbeat_seconds: Seconds = 15.0
+    write_seconds: Seconds = 30.0
     runs_at_once: int = Field(default=32, ge=1, le=1000)
     lease_seconds: float = Field(default=30.0, ge=0.5, le=600)
     crash_limit: int = Field(default=5, ge=1, le=100)

@@ -23,6 +23,7 @@ from services.common.process import run_service, until_stopped
 from services.common.schema import migrate_schema, open_schema
 from services.common.server import Register, serve
 from services.common.settings import read_settings
+from services.common.tasks import BackgroundTasks, background_tasks
 from services.common.upstream import Upstream, open_upstream
 from services.gateway.api.access_servicer import AccessServicer
 from services.gateway.api.authentication import ApiKeyInterceptor
@@ -33,6 +34,8 @@ from services.gateway.api.methods import methods, services
 from services.gateway.api.streaming import ClientStreams
 from services.gateway.clients.agent import AgentClient
 from services.gateway.clients.health import HealthProbe
+from services.gateway.clients.watch_lane import Pace
+from services.gateway.clients.watches import SessionWatches
 from services.gateway.domain.access import Access
 from services.gateway.domain.authenticator import Authenticator
 from services.gateway.domain.bootstrap import ensure_admin_key
@@ -40,7 +43,7 @@ from services.gateway.domain.chat import Chat
 from services.gateway.domain.issue import Issuer
 from services.gateway.domain.limits import ConcurrencyLimit
 from services.gateway.domain.status import StatusBoard
-from services.gateway.domain.stream import Pace, Stream
+from services.gateway.domain.stream import Stream
 from services.gateway.domain.throttle import Throttle
 from services.gateway.settings import GatewaySettings
 from services.gateway.store.key_file import PrivateKeyFile
@@ -152,11 +155,12 @@ async def running_gateway(settings: GatewaySettings) -> AsyncIterator[RunningGat
         app = make_app(routes(board, version=version("chatmind"), clock=now))
         http_port = await stack.enter_async_context(serve_http(app, settings.http_listen))
         draining = asyncio.Event()
+        tasks = await stack.enter_async_context(background_tasks())
         server = await stack.enter_async_context(
             serve(
                 settings,
                 services=services(),
-                register=_register(parts, draining),
+                register=_register(parts, tasks, draining),
                 interceptors=[
                     *interceptor_chain(_DOMAIN, ApiKeyInterceptor(parts.authenticator)),
                     LimitsInterceptor(methods(), limits),
@@ -239,7 +243,7 @@ def _status_board(parts: _Parts, limits: CallLimits) -> StatusBoard:
     )
 
 
-def _register(parts: _Parts, draining: asyncio.Event) -> Register:
+def _register(parts: _Parts, tasks: BackgroundTasks, draining: asyncio.Event) -> Register:
     """Adds to a server what it answers itself, what it forwards, and what it refuses."""
     settings = parts.settings
     streams = ClientStreams(
@@ -248,10 +252,11 @@ def _register(parts: _Parts, draining: asyncio.Event) -> Register:
         recheck_seconds=_RECHECK_SECONDS,
         write_seconds=settings.write_seconds,
     )
+    tasks.start("keep streams", streams.keep())
     forwarder = Forwarder(
         methods(), parts.upstreams, streams=streams, upload_seconds=settings.upload_seconds
     )
-    messages = _gateway_servicer(parts, streams)
+    messages = _gateway_servicer(parts, streams, tasks, draining)
     access = _access_servicer(parts)
 
     def register(server: aio.Server) -> None:
@@ -262,11 +267,18 @@ def _register(parts: _Parts, draining: asyncio.Event) -> Register:
     return register
 
 
-def _gateway_servicer(parts: _Parts, streams: ClientStreams) -> GatewayServicer:
+def _gateway_servicer(
+    parts: _Parts, streams: ClientStreams, tasks: BackgroundTasks, draining: asyncio.Event
+) -> GatewayServicer:
     settings, agent = parts.settings, parts.upstreams["agent"]
     agents = AgentClient(agent.channel, agent.calls)
-    pace = Pace(heartbeat=settings.heartbeat_seconds, patience=settings.resume_seconds)
-    stream = Stream(agents, pace=pace, clock=now)
+    pace = Pace(patience=settings.resume_seconds)
+    watches = SessionWatches(agent.channel, agent.calls, pace=pace)
+    tasks.start("watch sessions", watches.run())
+    stream = Stream(
+        agents, watches, clock=now, draining=draining, heartbeat=settings.heartbeat_seconds
+    )
+    tasks.start("keep sessions", stream.keep())
     return GatewayServicer(Chat(agents, new_id=new_id), stream, streams)
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
+from services.agent.domain.news import NewsStore
 from services.agent.domain.queue import Claim, RunQueue
 from services.agent.domain.run_models import Run
 from services.agent.domain.stores import (
@@ -18,11 +19,13 @@ from services.agent.domain.stores import (
 )
 from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase
+from services.agent.store.memory.news import MemoryNewsStore
 from services.agent.store.memory.queue import MemoryRunQueue
 from services.agent.store.memory.runs import MemoryRunStore
 from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore
+from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.sessions import PostgresSessionStore
@@ -56,6 +59,7 @@ class Stores:
     messages: MessageStore
     runs: RunStore
     queue: RunQueue
+    news: NewsStore
 
     async def session(
         self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
@@ -93,6 +97,7 @@ def memory_stores(*, tenant_queue_limit: int = TENANT_QUEUE_LIMIT) -> Stores:
             database, queue_limit=QUEUE_LIMIT, tenant_queue_limit=tenant_queue_limit
         ),
         queue=MemoryRunQueue(database),
+        news=MemoryNewsStore(database),
     )
 
 
@@ -108,6 +113,7 @@ def postgres_stores(
             pool, new_id=new_id, queue_limit=queue_limit, tenant_queue_limit=tenant_queue_limit
         ),
         queue=PostgresRunQueue(pool, new_id=new_id),
+        news=PostgresNewsStore(pool),
     )
 
 

@@ -235,12 +235,3 @@ class TestOrder:
 
         assert StopReason.INTERRUPTED is (await stores.runs.get(ALICE, was.id)).stop_reason
         assert new.id == (await stores.claimed()).run.id
-
-    async def test_a_pulse_tells_of_it_from_any_turn_on(self, stores: Stores) -> None:
-        was = await failed(stores)
-        later, _ = await stores.runs.start(ALICE, was.session_id, "More")
-        retried = await stores.runs.retry(ALICE, was.id)
-
-        pulse = await stores.runs.pulse(ALICE, was.session_id, from_turn=later.turn)
-
-        assert [retried, later] == list(pulse.runs)

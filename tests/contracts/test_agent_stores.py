@@ -20,7 +20,7 @@ from services.agent.domain.models import (
     Visibility,
     Window,
 )
-from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
+from services.agent.domain.run_models import RunState, StopReason, WhenBusy
 from services.common.errors import NotFoundError, PermissionDeniedError, RequestIdReusedError
 from services.common.ids import new_id
 from services.common.paging import Page
@@ -34,7 +34,6 @@ from tests.contracts.agent_stores import (
     SHARED,
     STRANGER,
     Stores,
-    answer,
     asking,
     call,
     request_key,
@@ -375,8 +374,6 @@ class TestRuns:
                 await stores.runs.cancel(identity, run.id)
             with pytest.raises(NotFoundError):
                 await stores.runs.start(identity, run.session_id, "Mine")
-            with pytest.raises(NotFoundError):
-                await stores.runs.pulse(identity, run.session_id, from_turn=1)
             assert await stores.runs.list(identity, run.session_id, Page()) == []
         assert run == await stores.runs.get(ALICE, run.id)
 
@@ -441,16 +438,3 @@ class TestRuns:
         assert (done.tool_call_id, done.text) == ("a", "seen")
         assert (open_.tool_call_id, open_.text) == ("b", "cancelled by the user")
         assert notice.role is Role.SYSTEM
-
-    async def test_a_pulse_tells_the_runs_from_a_turn_on(self, stores: Stores) -> None:
-        session = await stores.session()
-        runs: list[Run] = []
-        for _ in range(3):
-            run, _ = await stores.runs.start(ALICE, session.id, "Hello")
-            runs.append(run)
-        await stores.queue.journal(await stores.claimed()).finish(ENDED, [answer()])
-
-        pulse = await stores.runs.pulse(ALICE, session.id, from_turn=2)
-
-        assert (4, runs[1:]) == (pulse.last_sequence, list(pulse.runs))
-        assert await stores.runs.get(ALICE, runs[0].id) not in pulse.runs

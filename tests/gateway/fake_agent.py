@@ -1,7 +1,8 @@
 """An agent service in memory: sessions with messages and runs, and watches that follow them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,18 +24,25 @@ from services.common.errors import (
     ServiceError,
     UnavailableError,
 )
-from services.common.identity import Identity
+from services.common.identity import Identity, IdentityVerifier
 from services.common.ids import new_id
-from services.common.interceptors.authentication import current_identity
+from services.common.interceptors.authentication import current_identity, set_identity
 from services.common.interceptors.request_id import current_request_id
+from services.common.status import to_status
+from services.common.tasks import task_group
 
 Watched = run_service_pb2.WatchSessionResponse
+WriteWatched = Callable[[run_service_pb2.WatchSessionsResponse], Awaitable[None]]
 
 
 class DrainingError(UnavailableError):
     """This replica is shutting down."""
 
     reason = "DRAINING"
+
+
+class WentAwayError(Exception):
+    """Ends a call well."""
 
 
 class BusyError(FailedPreconditionError):
@@ -94,6 +102,8 @@ class FakeAgent(
         self.refusals: list[ServiceError] = []
         self.started = 0
         self.watches = 0
+        self.calls_with_watches = 0
+        self.verifier: IdentityVerifier | None = None
         self.seen: list[tuple[Identity, str]] = []
         self._repeats: dict[tuple[Identity, str, str], tuple[bytes, Any]] = {}
 
@@ -207,6 +217,74 @@ class FakeAgent(
                     yield Watched(heartbeat={}, through_sequence=sent)
         finally:
             self.watches -= 1
+
+    async def WatchSessions(  # noqa: N802
+        self, requests: AsyncIterator[run_service_pb2.WatchSessionsRequest], context: Any
+    ) -> None:
+        """The same for many watches, each with its own identity."""
+        self.calls_with_watches += 1
+        writing = asyncio.Lock()
+
+        async def write(response: run_service_pb2.WatchSessionsResponse) -> None:
+            async with writing:
+                await context.write(response)
+
+        with suppress(WentAwayError):
+            await self._carry(requests, write)
+
+    async def _carry(
+        self,
+        requests: AsyncIterator[run_service_pb2.WatchSessionsRequest],
+        write: WriteWatched,
+    ) -> None:
+        watches: dict[int, asyncio.Task[None]] = {}
+        async with task_group() as group:
+            going_away = group.create_task(self._go_away(write, watches))
+            async for request in requests:
+                for watch in request.watches:
+                    watches[watch.watch_id] = group.create_task(self._watch(watch, write))
+                for watch_id in request.unwatch_ids:
+                    watches[watch_id].cancel()
+            going_away.cancel()
+            for task in watches.values():
+                task.cancel()
+
+    async def _watch(
+        self,
+        watch: run_service_pb2.Watch,
+        write: WriteWatched,
+    ) -> None:
+        assert self.verifier is not None
+        event = run_service_pb2.WatchedEvent(watch_ids=[watch.watch_id])
+        try:
+            set_identity(self.verifier.identity(watch.identity_token))
+            request = run_service_pb2.WatchSessionRequest(
+                session_id=watch.session_id, after_sequence=watch.after_sequence
+            )
+            async for told in self.WatchSession(request, None):
+                kind = str(told.WhichOneof("event"))
+                event.ClearField("event")
+                getattr(event, kind).CopyFrom(getattr(told, kind))
+                event.through_sequence = told.through_sequence
+                await write(run_service_pb2.WatchSessionsResponse(events=[event]))
+        except DrainingError:
+            return
+        except ServiceError as error:
+            event.status = to_status(error, domain="agent.chatmind").SerializeToString()
+            await write(run_service_pb2.WatchSessionsResponse(events=[event]))
+
+    async def _go_away(
+        self,
+        write: WriteWatched,
+        watches: dict[int, asyncio.Task[None]],
+    ) -> None:
+        await self.draining.wait()
+        for session in self.sessions.values():
+            async with session.news:
+                session.news.notify_all()
+        await asyncio.gather(*watches.values(), return_exceptions=True)
+        await write(run_service_pb2.WatchSessionsResponse(going_away=True))
+        raise WentAwayError
 
     async def _idle(self, session: Session, sent: int, states: dict[str, int]) -> bool:
         """Wait for news; gives whether there were none."""

@@ -175,6 +175,8 @@ def serving_agent(agent: FakeAgent, identity_dir: Path) -> Upstream:
     """The server of an agent service, not started yet."""
 
     def register(server: aio.Server) -> None:
+        trusted = load_trusted_keys(identity_dir / "trusted", frozenset({"gateway"}))
+        agent.verifier = IdentityVerifier("agent", trusted, clock=now)
         agent_service_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
         run_service_pb2_grpc.add_RunServiceServicer_to_server(agent, server)
 

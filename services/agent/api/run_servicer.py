@@ -1,7 +1,6 @@
 """RunService over gRPC."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 from chatmind.agent.v1 import run_service_pb2 as pb
 from chatmind.agent.v1 import run_service_pb2_grpc
@@ -9,9 +8,9 @@ from chatmind.agent.v1 import run_service_pb2_grpc
 from services.agent.api.convert import runs as convert
 from services.agent.api.convert.common import to_request_key
 from services.agent.api.convert.sessions import from_message
+from services.agent.api.watch_calls import WatchCalls
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.runs import Runs
-from services.agent.domain.watch import Watch
 from services.common.convert import canonical_id
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
@@ -23,9 +22,9 @@ SERVICE_NAME = pb.DESCRIPTOR.services_by_name["RunService"].full_name
 class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     """Answers with what the use cases give."""
 
-    def __init__(self, runs: Runs, watch: Watch, *, tokens: PageTokens) -> None:
+    def __init__(self, runs: Runs, watches: WatchCalls, *, tokens: PageTokens) -> None:
         self._runs = runs
-        self._watch = watch
+        self._watches = watches
         self._tokens = tokens
 
     async def StartRun(self, request: pb.StartRunRequest, context: Context) -> pb.StartRunResponse:
@@ -80,13 +79,14 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             next_page_token=paged.next_token(calls, lambda call: call.position),
         )
 
-    async def WatchSession(
+    async def WatchSession(  # type: ignore[override]  # a coroutine that writes
         self, request: pb.WatchSessionRequest, context: Context
-    ) -> AsyncIterator[pb.WatchSessionResponse]:
+    ) -> None:
         """What happens in a session, for as long as the caller listens."""
-        after = request.after_sequence if request.HasField("after_sequence") else None
-        session_id = SessionId(canonical_id(request.session_id))
-        events = self._watch.watch(current_identity(), session_id, after=after)
-        async with aclosing(events):
-            async for event in events:
-                yield convert.from_event(event)
+        await self._watches.one(current_identity(), request, context)
+
+    async def WatchSessions(  # type: ignore[override]  # a coroutine that writes
+        self, request_iterator: AsyncIterator[pb.WatchSessionsRequest], context: Context
+    ) -> None:
+        """What happens in many sessions; each watch brings its own identity."""
+        await self._watches.many(request_iterator, context)

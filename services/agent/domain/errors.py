@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from services.common.errors import (
+    AbortedError,
     FailedPreconditionError,
     FieldViolation,
     InvalidArgumentError,
@@ -136,15 +137,16 @@ class SequenceAheadError(OutOfRangeError):
         )
 
 
-class DrainingError(UnavailableError):
-    """This replica is shutting down; another will go on."""
+class SlowConsumerError(AbortedError):
+    """A caller reads too slowly what it watches."""
 
-    reason = "DRAINING"
+    reason = "SLOW_CONSUMER"
 
     @classmethod
-    def now(cls) -> "DrainingError":
-        """The error that sends a caller to another replica, a little later."""
-        return cls("This replica is shutting down; resume at another.", retry_after=0.2)
+    def after(cls, sequence: int | None) -> "SlowConsumerError":
+        """The error that tells where to resume, if that is one place."""
+        where = {} if sequence is None else {"resume_after_sequence": str(sequence)}
+        return cls("The stream was read too slowly; resume it where it ended.", metadata=where)
 
 
 class KnowledgeUnavailableError(UnavailableError):

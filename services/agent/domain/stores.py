@@ -190,20 +190,6 @@ class MessageStore(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Pulse:
-    """Where a session stands.
-
-    Attributes:
-        last_sequence: sequence of the newest message.
-        runs: those from a turn on, and all that have not ended, as they stood at the same moment,
-            in turn order.
-    """
-
-    last_sequence: int
-    runs: Sequence[Run]
-
-
 class RunStore(Protocol):
     """Accepts and shows runs; each is seen by its user alone, all others get NotFoundError."""
 
@@ -263,15 +249,3 @@ class RunStore(Protocol):
         self, identity: Identity, run_id: RunId, page: Page
     ) -> Sequence[ToolCallRecord]:
         """A run's tool calls, the first one first; the sort key of the page is the position."""
-
-    async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
-        """Where a session stands.
-
-        Args:
-            identity: the user.
-            session_id: the session.
-            from_turn: runs of earlier turns are left out once they have ended.
-
-        Raises:
-            NotFoundError: the user has no such session.
-        """

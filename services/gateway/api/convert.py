@@ -10,16 +10,15 @@ from chatmind.gateway.v1 import (
     message_pb2,
 )
 
-from services.common.convert import from_json, from_time, to_time
+from services.common.convert import from_time, to_time
 from services.common.identity import Role
 from services.common.text import clean
 from services.gateway.domain.messages import (
     Accepted,
-    Citation,
     Event,
+    GoAway,
     Heartbeat,
     Message,
-    MessageRole,
     NewMessage,
     RunState,
     RunUpdate,
@@ -43,13 +42,6 @@ _SCOPES: Mapping[Scope, access_pb2.Scope.ValueType] = {
 _ROLES_BY_NUMBER = {number: role for role, number in _ROLES.items()}
 _SCOPES_BY_NUMBER = {number: scope for scope, number in _SCOPES.items()}
 _DEFAULT_ROLE = access_pb2.ROLE_MEMBER
-_MESSAGE_ROLES: Mapping[MessageRole | None, message_pb2.Message.Role.ValueType] = {
-    None: message_pb2.Message.ROLE_UNSPECIFIED,
-    MessageRole.USER: message_pb2.Message.ROLE_USER,
-    MessageRole.ASSISTANT: message_pb2.Message.ROLE_ASSISTANT,
-    MessageRole.TOOL: message_pb2.Message.ROLE_TOOL,
-    MessageRole.SYSTEM: message_pb2.Message.ROLE_SYSTEM,
-}
 _STATES: Mapping[RunState | None, message_pb2.RunUpdate.State.ValueType] = {
     None: message_pb2.RunUpdate.STATE_UNSPECIFIED,
     RunState.IDLE: message_pb2.RunUpdate.STATE_IDLE,
@@ -97,11 +89,13 @@ def stream_messages_response(
     response = gateway_service_pb2.StreamMessagesResponse(through_sequence=through)
     match event:
         case Message():
-            response.message.CopyFrom(_message(event))
+            response.message.MergeFromString(event.encoded)
         case RunUpdate():
             response.run.CopyFrom(run_update(event))
         case Heartbeat():
             response.heartbeat.time.CopyFrom(from_time(event.time))
+        case GoAway():
+            response.go_away.resume_after_sequence = through
         case _:
             assert_never(event)
     return response
@@ -117,6 +111,7 @@ def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
         step_count=run.step_count,
         error_reason=run.error_reason,
         error_message=run.error_message,
+        discarded=run.discarded,
     )
 
 
@@ -149,37 +144,3 @@ def api_key(key: ApiKey) -> access_pb2.ApiKey:
     if key.revoke_time is not None:
         converted.revoke_time.CopyFrom(from_time(key.revoke_time))
     return converted
-
-
-def _message(message: Message) -> message_pb2.Message:
-    return message_pb2.Message(
-        id=message.id,
-        session_id=message.session_id,
-        run_id=message.run_id,
-        sequence=message.sequence,
-        role=_MESSAGE_ROLES[message.role],
-        text=message.text,
-        tool_calls=[
-            message_pb2.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
-            for call in message.tool_calls
-        ],
-        tool_call_id=message.tool_call_id,
-        tool_name=message.tool_name,
-        citations=[_citation(each) for each in message.citations],
-        metadata=from_json(message.metadata),
-        create_time=from_time(message.create_time),
-    )
-
-
-def _citation(citation: Citation) -> message_pb2.Citation:
-    return message_pb2.Citation(
-        label=citation.label,
-        knowledge_base_id=citation.knowledge_base_id,
-        document_id=citation.document_id,
-        chunk_id=citation.chunk_id,
-        document_name=citation.document_name,
-        heading_path=citation.heading_path,
-        start_line=citation.start_line,
-        end_line=citation.end_line,
-        score=citation.score,
-    )

@@ -23,9 +23,10 @@ from services.common.interceptors.base import (
 from services.common.interceptors.deadline import time_left
 from services.common.status import DETAILS_KEY, failure_of
 from services.common.upstream import Upstream
+from services.gateway.api.farewell import farewell
 from services.gateway.api.methods import Method
 from services.gateway.api.streaming import ClientStreams
-from services.gateway.domain.errors import ServiceUnavailableError
+from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
 
 # Faults of ours: the client's key was accepted, and no service of ours answers UNKNOWN.
 _OURS = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNKNOWN}
@@ -83,19 +84,26 @@ class Forwarder(grpc.GenericRpcHandler):
         ask: aio.UnaryStreamMultiCallable[bytes, bytes] = upstream.channel.unary_stream(method.path)
 
         async def forward(request: bytes, context: Context) -> None:
-            async with self._streams.open(context) as write:
-                answers = ask(
-                    request,
-                    timeout=context.time_remaining(),
-                    metadata=upstream.calls.metadata(current_identity()),
-                )
-                try:
-                    async for answer in answers:
-                        await write(answer)
-                except aio.AioRpcError as error:
-                    await _pass_on(error, context, upstream)
-                finally:
-                    answers.cancel()
+            answer = b""
+            try:
+                async with self._streams.open(context) as stream:
+                    answers = ask(
+                        request,
+                        timeout=context.time_remaining(),
+                        metadata=upstream.calls.metadata(current_identity()),
+                    )
+                    try:
+                        async for answer in answers:
+                            await stream.write(answer)
+                    except aio.AioRpcError as error:
+                        await _pass_on(error, context, upstream)
+                    finally:
+                        answers.cancel()
+            except DrainingError:
+                going = farewell(method.path, request, answer)
+                if going is None:
+                    raise
+                await context.write(going)
 
         return forward
 

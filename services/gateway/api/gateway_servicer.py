@@ -38,10 +38,12 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
     ) -> None:
         """Stream the events after a sequence."""
         after = request.after_sequence if request.HasField("after_sequence") else None
-        async with self._streams.open(context) as write:
+        async with self._streams.open(context, ends_itself=True) as stream:
+            stream.through = after
 
             async def send(event: Event, through: int) -> None:
-                await write(convert.stream_messages_response(event, through))
+                await stream.write(convert.stream_messages_response(event, through))
+                stream.through = through
 
             session_id = SessionId(request.session_id)
             await self._stream.follow(current_identity(), session_id, send, after=after)

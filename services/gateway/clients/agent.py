@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -21,8 +21,8 @@ from services.common.identity import Identity
 from services.common.interceptors.deadline import time_left
 from services.gateway.clients import convert
 from services.gateway.clients.failures import translated
-from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
-from services.gateway.domain.messages import Accepted, Event, NewMessage, RunUpdate
+from services.gateway.domain.errors import ServiceUnavailableError
+from services.gateway.domain.messages import Accepted, NewMessage, RunUpdate
 from services.gateway.domain.models import AgentId, RunId, SessionId
 
 _SERVICE = "agent"
@@ -83,16 +83,6 @@ class AgentClient:
         )
         return convert.run_update(response.run)
 
-    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
-        """See the port."""
-        request = run_service_pb2.GetRunRequest(run_id=run_id)
-        response = await _retried(
-            lambda left: self._runs.GetRun(
-                request, timeout=left, metadata=self._calls.metadata(identity)
-            )
-        )
-        return convert.run_update(response.run)
-
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """See the port."""
         request = agent_service_pb2.GetSessionRequest(session_id=session_id)
@@ -102,21 +92,6 @@ class AgentClient:
             )
         )
         return response.session.last_sequence
-
-    async def watch(
-        self, identity: Identity, session_id: SessionId, *, after: int
-    ) -> AsyncGenerator[Event, None]:
-        """See the port."""
-        request = run_service_pb2.WatchSessionRequest(session_id=session_id, after_sequence=after)
-        call = self._runs.WatchSession(request, metadata=self._calls.metadata(identity))
-        try:
-            with _translated():
-                async for response in call:
-                    event = convert.event(response)
-                    if event is not None:
-                        yield event
-        finally:
-            call.cancel()
 
 
 @contextmanager
@@ -139,7 +114,7 @@ async def _retried(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT:
         try:
             with _translated():
                 return await call(until - now())
-        except (DrainingError, ServiceUnavailableError):
+        except ServiceUnavailableError:
             if now() + 2 * pause >= until:
                 raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311

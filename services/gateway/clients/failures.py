@@ -14,10 +14,9 @@ from services.common.errors import (
     ServiceError,
     UnavailableError,
 )
-from services.common.status import failure_of
+from services.common.status import RpcFailure, failure_of
 from services.gateway.domain.errors import (
     AgentDeletedError,
-    DrainingError,
     QueueFullError,
     RunInProgressError,
     SequenceAheadError,
@@ -28,7 +27,6 @@ _BY_REASON: dict[str, type[ServiceError]] = {
     kind.reason: kind
     for kind in (
         AgentDeletedError,
-        DrainingError,
         QueueFullError,
         RequestIdReusedError,
         RunInProgressError,
@@ -56,9 +54,14 @@ def translated(error: aio.AioRpcError, *, service: str) -> Exception:
     failure = failure_of(error)
     if failure.broken:
         return ServiceUnavailableError(service)
+    return error_of(failure) or error
+
+
+def error_of(failure: RpcFailure) -> ServiceError | None:
+    """The error for a status that a service gave; None if it can only be a fault of ours."""
     kind = _BY_REASON.get(failure.reason) or _BY_CODE.get(failure.code)
     if kind is None:
-        return error
+        return None
     return kind(
         failure.message,
         metadata=failure.metadata,

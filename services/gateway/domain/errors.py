@@ -90,6 +90,12 @@ class SlowConsumerError(AbortedError):
 
     reason = "SLOW_CONSUMER"
 
+    @classmethod
+    def after(cls, sequence: int | None) -> "SlowConsumerError":
+        """The error that tells where to resume, if that is known."""
+        where = {} if sequence is None else {"resume_after_sequence": str(sequence)}
+        return cls("The stream was read too slowly; resume it where it ended.", metadata=where)
+
 
 class KeyFileError(StartupError):
     """The file for the administrator's key cannot be used; the message is for the operator."""

@@ -1,22 +1,11 @@
-"""What clients see of a session: messages, runs and heartbeats."""
+"""What clients see of a session: messages, runs and signs of life."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
 
-from services.common.text import Json
 from services.gateway.domain.models import RunId, SessionId
-
-
-class MessageRole(Enum):
-    """Who a message is from."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-    TOOL = "tool"
-    SYSTEM = "system"
 
 
 class RunState(Enum):
@@ -47,45 +36,16 @@ class WhenBusy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A model's request to execute a tool, its arguments exactly as the model wrote them."""
-
-    id: str
-    name: str
-    arguments_json: str
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A passage of a document; lines are counted from 1."""
-
-    label: str
-    knowledge_base_id: str
-    document_id: str
-    chunk_id: str
-    document_name: str
-    heading_path: tuple[str, ...]
-    start_line: int
-    end_line: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
 class Message:
-    """A completed message, with the fields of the contract; `role` is None if it is unknown."""
+    """A completed message, which the gateway passes on as it is.
 
-    id: str
-    session_id: SessionId
-    run_id: RunId
+    Attributes:
+        sequence: its place in the session.
+        encoded: a `Message` of the contract, as on the wire.
+    """
+
     sequence: int
-    role: MessageRole | None
-    text: str
-    create_time: datetime
-    tool_calls: Sequence[ToolCall] = ()
-    tool_call_id: str = ""
-    tool_name: str = ""
-    citations: Sequence[Citation] = ()
-    metadata: Mapping[str, Json] = field(default_factory=dict)
+    encoded: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +62,7 @@ class RunUpdate:
     step_count: int = 0
     error_reason: str = ""
     error_message: str = ""
+    discarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +72,16 @@ class Heartbeat:
     time: datetime
 
 
-Event: TypeAlias = Message | RunUpdate | Heartbeat
-"""Something that happens in a session."""
+@dataclass(frozen=True, slots=True)
+class GoAway:
+    """The last event of a gateway that shuts down; the client resumes at another."""
+
+
+Told: TypeAlias = Message | RunUpdate
+"""Something that a watch of a session tells."""
+
+Event: TypeAlias = Message | RunUpdate | Heartbeat | GoAway
+"""Something that a client is sent."""
 
 
 @dataclass(frozen=True, slots=True)

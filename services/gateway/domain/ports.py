@@ -1,12 +1,13 @@
 """What the domain needs from outside."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from services.common.identity import Identity
 from services.common.paging import Page
-from services.gateway.domain.messages import Accepted, Event, NewMessage, RunUpdate
+from services.gateway.domain.messages import Accepted, NewMessage, RunUpdate, Told
 from services.gateway.domain.models import AgentId, ApiKey, KeyId, RunId, SessionId, StoredKey
 
 
@@ -69,22 +70,52 @@ class Agents(Protocol):
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
         """Request the cancellation of a run."""
 
-    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
-        """The state of a run."""
-
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """The sequence of the newest message in a session; 0 if there is none."""
 
-    def watch(
-        self, identity: Identity, session_id: SessionId, *, after: int
-    ) -> AsyncGenerator[Event, None]:
-        """The events after a sequence in a session, for as long as the replica serves them.
 
-        After the present messages comes the state of the newest run, if there is one.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a watch begins, or goes on after a break.
 
-        Raises:
-            UnavailableError, AbortedError: another watch may continue where this one ended.
-        """
+    Attributes:
+        after: the last sequence that is known.
+        open_runs: the runs of which it is known that they had not ended.
+    """
+
+    after: int
+    open_runs: Sequence[RunId] = ()
+
+
+class Watched(Protocol):
+    """A session that is watched on behalf of one client; no method blocks."""
+
+    identity: Identity
+    session_id: SessionId
+
+    def resume(self) -> Place:
+        """Where its watch begins, or goes on."""
+
+    def tell(self, event: Told) -> bool:
+        """Take an event; False if there is no room, which ends the watch."""
+
+    def fail(self, error: Exception) -> None:
+        """Be told that the watch has ended for good."""
+
+
+class Watches(Protocol):
+    """Watches sessions, across whatever interrupts it.
+
+    A watch tells the messages after its place; then the state of every run that is going on, of the
+    newest one, and of those that were open; and then what follows. After a break it goes on at the
+    place where its session is by then. It fails where the agent service refuses it, or stays away.
+    """
+
+    def begin(self, watched: Watched) -> None:
+        """Watch a session."""
+
+    def end(self, watched: Watched) -> None:
+        """Watch it no more; nothing happens if that has ended already."""
 
 
 class Probe(Protocol):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.errors import DrainingError, SequenceAheadError
+from services.agent.domain.errors import SequenceAheadError
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import Session, SessionId, ToolCallId
+from services.agent.domain.news import Look, Mark, NewsStore, Pulse, Read
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
-from services.agent.domain.stores import MessageStore
-from services.agent.domain.watch import Event, Heartbeat, Watch
+from services.agent.domain.watch import Event, GoAway, Heartbeat, Watch
 from services.common.clock import now
-from services.common.errors import NotFoundError
-from services.common.identity import Identity
+from services.common.errors import NotFoundError, UnavailableError
 from services.common.ids import new_id
 from services.common.paging import Listing
-from services.common.tasks import background_tasks
+from services.common.tasks import BackgroundTasks, background_tasks
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE, BOB, Stores, answer, memory_stores
 
@@ -39,20 +38,22 @@ class Chat:
     stores: Stores
     session: Session
     hints: LocalHints
+    tasks: BackgroundTasks | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     heartbeat: float = 60.0
 
-    def watch(self, *, messages: Any = None) -> Watch:
+    def watch(self, *, news: Any = None) -> Watch:
         """Watches its sessions."""
-        return Watch(
-            self.stores.sessions,
-            messages=messages or self.stores.messages,
-            runs=self.stores.runs,
+        watch = Watch(
+            news or self.stores.news,
             listener=self.hints,
             clock=now,
             draining=self.draining,
             heartbeat=self.heartbeat,
         )
+        if self.tasks is not None:
+            self.tasks.start("keep", watch.keep())
+        return watch
 
     def events(self, after: int | None = None) -> AsyncGenerator[Event, None]:
         """What a watcher is told."""
@@ -76,8 +77,12 @@ class Chat:
         return await self.claim()
 
     async def watched(self) -> None:
-        """Wait until a watcher has told all and waits for more."""
-        await self.hints.waiter(self.session.id)
+        """Wait until a watcher has told all there was."""
+        async with asyncio.timeout(5):
+            while not self.hints.subscribed[self.session.id]:  # noqa: ASYNC110 - set in a few turns
+                await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     async def finish(self, claim: Claim) -> None:
         """The run's end, with an answer."""
@@ -86,9 +91,10 @@ class Chat:
 
 
 @pytest.fixture
-async def chat() -> Chat:
+async def chat() -> AsyncIterator[Chat]:
     stores = memory_stores()
-    return Chat(stores, await stores.session(), LocalHints())
+    async with background_tasks() as tasks:
+        yield Chat(stores, await stores.session(), LocalHints(), tasks)
 
 
 async def told(events: AsyncGenerator[Event, None], count: int) -> list[Event]:
@@ -195,18 +201,18 @@ class TestMessages:
             assert heard == [1, 2, 3, 4, 5], f"seed {seed}"
 
     async def test_a_long_history_comes_page_by_page(self, chat: Chat) -> None:
-        pages = _Counting(chat.stores.messages)
+        pages = Counting(chat.stores.news)
         for _ in range(250):
             await chat.finish(await chat.say_and_claim())
 
-        watch = chat.watch(messages=pages)
+        watch = chat.watch(news=pages)
         async with aclosing(watch.watch(ALICE, chat.session.id, after=0)) as events:
             heard = await told(events, 501)
 
         assert list(range(1, 501)) == sequences(heard[:-1])
         assert states(heard[-1:]) == [RunState.FINISHED]
         assert pages.most == {100}
-        assert pages.asked == 5
+        assert len(pages.reads) == 5
 
     async def test_a_lost_hint_costs_a_poll(self, chat: Chat) -> None:
         chat.hints.poll, chat.hints.lost = 0.02, True
@@ -316,27 +322,27 @@ class TestHowItEnds:
                 await told(events, 1)
 
     async def test_a_draining_replica_lets_its_watchers_go_at_once(self, chat: Chat) -> None:
-        watch = chat.watch()
-        async with background_tasks() as tasks:
-            tasks.start("end watches", watch.end_when_draining())
-            async with aclosing(watch.watch(ALICE, chat.session.id)) as events:
-                following = asyncio.ensure_future(told(events, 1))
-                await chat.watched()
-                chat.draining.set()
+        """S8: and tells them where to go on."""
+        await chat.say()
+        async with aclosing(chat.events()) as events:
+            await told(events, 1)
+            following = asyncio.ensure_future(told(events, 1))
+            await chat.watched()
+            chat.draining.set()
 
-                with pytest.raises(DrainingError) as draining:
-                    await following
-
-        assert draining.value.retry_after is not None
+            assert await following == [Event(GoAway(), 1)]
+            with pytest.raises(StopAsyncIteration):
+                await anext(events)
 
     async def test_what_is_there_is_told_before_the_watch_drains(self, chat: Chat) -> None:
         await chat.say()
         chat.draining.set()
 
         async with aclosing(chat.events(0)) as events:
-            assert sequences(await told(events, 2)) == [1]
-            with pytest.raises(DrainingError):
-                await anext(events)
+            *before, last = [event async for event in events]
+
+        assert (sequences(before), states(before)) == ([1], [RunState.IDLE])
+        assert last == Event(GoAway(), 1)
 
     async def test_who_leaves_is_forgotten(self, chat: Chat) -> None:
         async with aclosing(chat.events()) as events:
@@ -431,20 +437,33 @@ class Script:
         self._chat.hints.notify(self._chat.session.id)
 
 
-class _Counting:
-    """A message store that counts how it is asked."""
+class Counting:
+    """A store that counts how it is asked, and fails when it is told to."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: NewsStore) -> None:
         self._store = store
-        self.asked = 0
+        self.failing = False
+        self.looks: list[int] = []
+        self.reads: list[int] = []
+        self.polled: list[int] = []
         self.most: set[int] = set()
 
-    async def after(
-        self, identity: Identity, session_id: SessionId, sequence: int, *, most: int, max_bytes: int
-    ) -> Listing[Message]:
+    async def pulses(self, looks: Sequence[Look]) -> Sequence[Pulse | None]:
         """As the store does."""
-        self.asked += 1
+        self.looks.append(len(looks))
+        if self.failing:
+            raise UnavailableError("The database is away.")
+        return await self._store.pulses(looks)
+
+    async def messages(
+        self, reads: Sequence[Read], *, most: int, max_bytes: int
+    ) -> Sequence[Listing[Message]]:
+        """As the store does."""
+        self.reads.append(len(reads))
         self.most.add(most)
-        return await self._store.after(
-            identity, session_id, sequence, most=most, max_bytes=max_bytes
-        )
+        return await self._store.messages(reads, most=most, max_bytes=max_bytes)
+
+    async def moved(self, marks: Sequence[Mark]) -> Sequence[Mark]:
+        """As the store does."""
+        self.polled.append(len(marks))
+        return await self._store.moved(marks)

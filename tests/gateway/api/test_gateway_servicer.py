@@ -22,6 +22,7 @@ from tests.gateway.installation import ADMIN, ENOUGH, Installation, bearer, even
 
 CASES = Path(__file__).parents[2] / "cases"
 STRANGER = str(uuid.uuid4())
+RUN = str(uuid.uuid4())
 
 
 async def failure(call: Any) -> RpcFailure:
@@ -229,9 +230,9 @@ class TestStreamMessages:
     async def test_run_states_come_between(self, gateway: Installation) -> None:
         session = gateway.agent.open(ADMIN)
         call = stream(gateway, session, after_sequence=0)
-        await session.change("run", "THINKING")
+        await session.change(RUN, "THINKING")
         first = await call.read()
-        await session.change("run", "FINISHED")
+        await session.change(RUN, "FINISHED")
         second = await call.read()
 
         states = [first.run.state, second.run.state]
@@ -274,7 +275,7 @@ class TestStreamMessages:
 
     async def test_a_run_state_is_told_once_over_a_break(self, gateway: Installation) -> None:
         session = gateway.agent.open(ADMIN)
-        await session.change("run", "THINKING")
+        await session.change(RUN, "THINKING")
         call = stream(gateway, session, after_sequence=0)
         first = await call.read()
         await gateway.agent_server.kill()

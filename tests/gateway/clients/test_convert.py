@@ -1,15 +1,17 @@
 """Answers of the agent service, field by field."""
 
-from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2, session_pb2
 from chatmind.gateway.v1 import message_pb2
 from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor
 
 from services.gateway.api import convert as outward
 from services.gateway.clients import convert
-from services.gateway.domain.messages import Heartbeat, MessageRole, RunState, WhenBusy
+from services.gateway.domain.messages import Message, RunState, RunUpdate, WhenBusy
+from services.gateway.domain.models import RunId, SessionId
 
 MESSAGE = {
     "id": "m1",
@@ -36,6 +38,7 @@ MESSAGE = {
     ],
     "metadata": {"usage": {"tokens": 3.0}, "ok": True, "none": None, "list": [1.0, "two"]},
     "createTime": "2026-01-02T12:00:00.123456Z",
+    "discarded": True,
 }
 
 
@@ -45,28 +48,41 @@ class TestMessage:
         assert set(json_format.MessageToDict(inner)) == {
             field.json_name for field in session_pb2.Message.DESCRIPTOR.fields
         }
+        event = run_service_pb2.WatchedEvent(message=inner)
 
-        outer = outward.stream_messages_response(convert.message(inner), 7).message
+        told = convert.told(event)
 
+        assert isinstance(told, Message)
+        assert told.sequence == 7
+        outer = outward.stream_messages_response(told, 7).message
         assert json_format.MessageToDict(outer) == MESSAGE
 
-    @pytest.mark.parametrize("role", ["USER", "ASSISTANT", "TOOL", "SYSTEM"])
-    def test_roles_keep_their_meaning(self, role: str) -> None:
-        inner = session_pb2.Message(role=session_pb2.Message.Role.Value(f"ROLE_{role}"))
-
-        message = convert.message(inner)
-
-        assert message.role is MessageRole[role]
-        outer = outward.stream_messages_response(message, 1).message
-        assert message_pb2.Message.Role.Name(outer.role) == f"ROLE_{role}"
+    def test_the_two_contracts_say_the_same(self) -> None:
+        """So that a message crosses the gateway as it is."""
+        assert shape(session_pb2.Message.DESCRIPTOR) == shape(message_pb2.Message.DESCRIPTOR)
 
     def test_numbers_that_json_lacks_pass(self) -> None:
         inner = session_pb2.Message()
         inner.metadata.fields["score"].number_value = float("inf")
 
-        assert outward.stream_messages_response(convert.message(inner), 1).message.metadata[
-            "score"
-        ] == float("inf")
+        told = convert.told(run_service_pb2.WatchedEvent(message=inner))
+
+        assert isinstance(told, Message)
+        assert outward.stream_messages_response(told, 1).message.metadata["score"] == float("inf")
+
+
+def shape(message: Descriptor) -> dict[int, Any]:
+    """The fields of a message of ours as they are on the wire, with those of the messages in it."""
+    fields = {}
+    for field in message.fields:
+        inner: Any = None
+        if field.message_type is not None:
+            ours = field.message_type.full_name.startswith("chatmind.")
+            inner = shape(field.message_type) if ours else field.message_type.full_name
+        if field.enum_type is not None:
+            inner = {value.number: value.name for value in field.enum_type.values}
+        fields[field.number] = (field.name, field.type, field.is_repeated, inner)
+    return fields
 
 
 class TestRunUpdate:
@@ -78,6 +94,7 @@ class TestRunUpdate:
             stop_reason=run_pb2.Run.STOP_REASON_MODEL_ERROR,
             step_count=3,
             error=run_pb2.RunError(reason="MODEL_UNAVAILABLE", message="The model is down."),
+            discarded=True,
         )
 
         assert outward.run_update(convert.run_update(inner)) == message_pb2.RunUpdate(
@@ -88,6 +105,7 @@ class TestRunUpdate:
             step_count=3,
             error_reason="MODEL_UNAVAILABLE",
             error_message="The model is down.",
+            discarded=True,
         )
 
     def test_states_keep_their_meaning(self) -> None:
@@ -116,15 +134,20 @@ class TestRunUpdate:
         assert (update.state, update.stop_reason) == (None, "")
 
 
-class TestEvent:
-    def test_heartbeats_have_their_time(self) -> None:
-        response = run_service_pb2.WatchSessionResponse()
-        response.heartbeat.time.seconds = 1_767_355_200
+class TestTold:
+    def test_a_run_is_told_by_its_state(self) -> None:
+        event = run_service_pb2.WatchedEvent(run=run_pb2.Run(id="r1", session_id="s1", state=3))
 
-        assert convert.event(response) == Heartbeat(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
+        assert convert.told(event) == RunUpdate(RunId("r1"), SessionId("s1"), RunState.THINKING)
+
+    def test_a_sign_of_life_is_no_event(self) -> None:
+        event = run_service_pb2.WatchedEvent()
+        event.heartbeat.time.seconds = 1_767_355_200
+
+        assert convert.told(event) is None
 
     def test_what_a_newer_service_sends_is_passed_over(self) -> None:
-        assert convert.event(run_service_pb2.WatchSessionResponse(through_sequence=7)) is None
+        assert convert.told(run_service_pb2.WatchedEvent(through_sequence=7)) is None
 
 
 class TestWhenBusy:

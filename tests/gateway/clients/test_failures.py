@@ -43,7 +43,6 @@ class TestTranslated:
             ResourceExhaustedError,
             UnavailableError,
             errors.AgentDeletedError,
-            errors.DrainingError,
             errors.QueueFullError,
             errors.RunInProgressError,
             errors.SequenceAheadError,

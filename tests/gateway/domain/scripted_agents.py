@@ -1,34 +1,27 @@
-"""An agent service that plays what a test wrote down."""
+"""An agent service that accepts everything, and watches that tell what a test says."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import TypeAlias
 
-from services.common.errors import ServiceError
 from services.common.identity import Identity
 from services.gateway.domain.messages import (
     Accepted,
-    Event,
     Message,
-    MessageRole,
     NewMessage,
     RunState,
     RunUpdate,
+    Told,
 )
 from services.gateway.domain.models import AgentId, RunId, SessionId
-from tests.gateway.domain.fixed import NOON
+from services.gateway.domain.ports import Place, Watched
 
-Step: TypeAlias = Event | ServiceError | float
 ADA = Identity("acme", "ada")
 SESSION = SessionId("session")
 HANG = 3600.0
 
 
-def message(sequence: int) -> Message:
-    """The message with this sequence."""
-    return Message(
-        f"m{sequence}", SESSION, RunId("run"), sequence, MessageRole.ASSISTANT, "text", NOON
-    )
+def message(sequence: int, size: int = 4) -> Message:
+    """The message with this sequence, of so many bytes."""
+    return Message(sequence, b"text"[:size].ljust(size))
 
 
 def run(state: RunState, run_id: str = "run") -> RunUpdate:
@@ -37,16 +30,11 @@ def run(state: RunState, run_id: str = "run") -> RunUpdate:
 
 
 class ScriptedAgents:
-    """Plays one script for each watch; a number is a pause in seconds."""
+    """Accepts everything."""
 
-    def __init__(self, *watches: Sequence[Step], last_sequence: int = 0) -> None:
-        self.watched_after: list[int] = []
-        self.open_watches = 0
-        self.runs: dict[str, RunUpdate] = {}
-        self.looked_up: list[str] = []
+    def __init__(self, *, last_sequence: int = 0) -> None:
         self.opened: list[str] = []
         self.messages: list[tuple[SessionId, NewMessage]] = []
-        self._watches = list(watches)
         self._last_sequence = last_sequence
 
     async def open_session(
@@ -67,29 +55,47 @@ class ScriptedAgents:
         """Cancel at once."""
         return RunUpdate(run_id, SESSION, RunState.CANCELLED)
 
-    async def get_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
-        """How the test says that it stands."""
-        self.looked_up.append(run_id)
-        return self.runs[run_id]
-
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """What the test prepared."""
         return self._last_sequence
 
-    async def watch(
-        self, identity: Identity, session_id: SessionId, *, after: int
-    ) -> AsyncGenerator[Event, None]:
-        """Play the next script, the last one for ever."""
-        self.watched_after.append(after)
-        script = self._watches.pop(0) if len(self._watches) > 1 else self._watches[0]
-        self.open_watches += 1
-        try:
-            for step in script:
-                if isinstance(step, ServiceError):
-                    raise step
-                if isinstance(step, float):
-                    await asyncio.sleep(step)
-                else:
-                    yield step
-        finally:
-            self.open_watches -= 1
+
+class ScriptedWatches:
+    """Satisfies `Watches`; those who watch are told by `tell`.
+
+    Attributes:
+        began: where each watch began, in order.
+        open: who is watching now.
+    """
+
+    def __init__(self) -> None:
+        self.began: list[Place] = []
+        self.open: list[Watched] = []
+        self._begun = asyncio.Event()
+
+    def begin(self, watched: Watched) -> None:
+        """Note where it begins."""
+        self.began.append(watched.resume())
+        self.open.append(watched)
+        self._begun.set()
+
+    def end(self, watched: Watched) -> None:
+        """Forget it."""
+        if watched in self.open:
+            self.open.remove(watched)
+        if not self.open:
+            self._begun.clear()
+
+    async def begun(self) -> Watched:
+        """The one who watches, once there is somebody."""
+        async with asyncio.timeout(5):
+            await self._begun.wait()
+        return self.open[-1]
+
+    async def tell(self, *events: Told) -> None:
+        """Tell the one who watches, who is given up at the first event it has no room for."""
+        watched = await self.begun()
+        for event in events:
+            if not watched.tell(event):
+                self.end(watched)
+                return

@@ -1,48 +1,42 @@
-"""Streams over breaks of what is behind the gateway."""
+"""Streams to clients, over breaks of what is behind the gateway."""
 
 import asyncio
-from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
-from services.common.errors import AbortedError, NotFoundError, UnavailableError
-from services.gateway.domain.errors import DrainingError, ServiceUnavailableError
-from services.gateway.domain.messages import Event, Heartbeat, Message, RunState
-from services.gateway.domain.stream import Pace, Stream
+from services.common.errors import NotFoundError
+from services.common.tasks import background_tasks
+from services.gateway.domain.messages import Event, GoAway, Heartbeat, Message, RunState
+from services.gateway.domain.ports import Place
+from services.gateway.domain.stream import Stream
 from tests.gateway.domain.fixed import NOON, Clock
 from tests.gateway.domain.scripted_agents import (
     ADA,
     HANG,
     SESSION,
     ScriptedAgents,
-    Step,
+    ScriptedWatches,
     message,
     run,
 )
 
-PACE = Pace(
-    heartbeat=HANG,
-    first_patience=0.05,
-    patience=0.05,
-    first_pause=0.001,
-    longest_pause=0.002,
-    lasted=0.02,
-)
-BROKEN = ServiceUnavailableError("agent")
+ENOUGH = 5.0
 
 
 class Client:
     """Takes events until it has enough, then leaves."""
 
-    def __init__(self, enough: int, *, delay: float = 0) -> None:
+    def __init__(self, enough: int = 1_000_000) -> None:
         self.events: list[tuple[Event, int]] = []
+        self.reading = asyncio.Event()
+        self.reading.set()
         self._enough = enough
-        self._delay = delay
 
     async def send(self, event: Event, through: int) -> None:
         """Take one."""
+        await self.reading.wait()
         self.events.append((event, through))
-        await asyncio.sleep(self._delay)
         if len(self.events) == self._enough:
             raise ClientGoneError
 
@@ -51,185 +45,149 @@ class Client:
         """Those of the messages."""
         return [event.sequence for event, _ in self.events if isinstance(event, Message)]
 
+    async def has(self, count: int) -> None:
+        """Wait until it has so many events."""
+        async with asyncio.timeout(ENOUGH):
+            while len(self.events) < count:  # noqa: ASYNC110 - it takes a few turns of the loop
+                await asyncio.sleep(0)
+
 
 class ClientGoneError(Exception):
     """The client has left."""
 
 
-async def follow(
-    agents: ScriptedAgents, enough: int, *, after: int | None = 0, pace: Pace = PACE
-) -> Client:
-    """Follow until the client has enough events."""
-    client = Client(enough)
-    with pytest.raises(ClientGoneError):
-        await Stream(agents, pace=pace, clock=Clock().now).follow(
-            ADA, SESSION, client.send, after=after
+class Chat:
+    """Streams of one session, and who watches it for them."""
+
+    def __init__(self, *, last_sequence: int = 0, heartbeat: float = HANG) -> None:
+        self.watches = ScriptedWatches()
+        self.draining = asyncio.Event()
+        self.stream = Stream(
+            ScriptedAgents(last_sequence=last_sequence),
+            self.watches,
+            clock=Clock().now,
+            draining=self.draining,
+            heartbeat=heartbeat,
         )
-    return client
+
+    async def follow(self, client: Client, after: int | None = 0) -> None:
+        """Follow until the client has enough events, or the stream ends."""
+        with suppress(ClientGoneError):
+            await self.stream.follow(ADA, SESSION, client.send, after=after)
 
 
 class TestFollow:
     async def test_events_pass_in_order_with_how_far_they_go(self) -> None:
-        states = run(RunState.THINKING), run(RunState.FINISHED)
-        agents = ScriptedAgents([message(1), states[0], message(2), states[1], HANG])
+        chat, client = Chat(), Client(4)
+        events = (message(1), run(RunState.THINKING), message(2), run(RunState.FINISHED))
 
-        client = await follow(agents, 4)
+        async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+            group.create_task(chat.follow(client))
+            await chat.watches.tell(*events)
 
-        assert client.events == [
-            (message(1), 1),
-            (states[0], 1),
-            (message(2), 2),
-            (states[1], 2),
-        ]
-        assert agents.open_watches == 0
-
-    @pytest.mark.parametrize(
-        "end", [[BROKEN], [DrainingError("d")], [UnavailableError("u")], [AbortedError("s")], []]
-    )
-    async def test_a_watch_that_ends_is_taken_up_where_it_ended(self, end: Sequence[Step]) -> None:
-        agents = ScriptedAgents([message(3), message(4), *end], [message(5), HANG])
-
-        client = await follow(agents, 3, after=2)
-
-        assert client.sequences == [3, 4, 5]
-        assert agents.watched_after == [2, 4]
-
-    async def test_what_comes_again_is_not_sent_again(self) -> None:
-        agents = ScriptedAgents(
-            [message(1), run(RunState.THINKING), message(2), BROKEN],
-            [message(1), message(2), run(RunState.THINKING), message(3), HANG],
-        )
-
-        client = await follow(agents, 4)
-
-        assert client.sequences == [1, 2, 3]
-        assert client.events[1] == (run(RunState.THINKING), 1)
-
-    async def test_a_run_that_changed_meanwhile_is_told(self) -> None:
-        agents = ScriptedAgents(
-            [run(RunState.THINKING), BROKEN],
-            [message(1), run(RunState.FINISHED), run(RunState.IDLE, "other"), HANG],
-        )
-
-        client = await follow(agents, 4)
-
-        assert [event for event, _ in client.events[2:]] == [
-            run(RunState.FINISHED),
-            run(RunState.IDLE, "other"),
-        ]
-
-    async def test_a_run_that_ended_meanwhile_is_told_though_it_is_not_the_newest(self) -> None:
-        older, newer = run(RunState.THINKING, "older"), run(RunState.IDLE, "newer")
-        ended = run(RunState.FINISHED, "older")
-        agents = ScriptedAgents(
-            [older, newer, run(RunState.FINISHED, "past"), BROKEN],
-            [message(1), message(2), run(RunState.THINKING, "newer"), HANG],
-        )
-        agents.runs = {"older": ended}
-
-        client = await follow(agents, 7)
-
-        assert [event for event, _ in client.events[3:]] == [
-            message(1),
-            message(2),
-            run(RunState.THINKING, "newer"),
-            ended,
-        ]
-        assert agents.looked_up == ["older"]
+        assert client.events == list(zip(events, (1, 1, 2, 2), strict=True))
+        assert chat.watches.open == []
 
     async def test_from_now_on_means_from_when_the_stream_was_opened(self) -> None:
-        agents = ScriptedAgents([BROKEN], [message(8), HANG], last_sequence=7)
+        chat, client = Chat(last_sequence=7), Client(1)
 
-        client = await follow(agents, 1, after=None)
+        async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+            group.create_task(chat.follow(client, after=None))
+            await chat.watches.tell(message(7), message(8))
 
         assert client.sequences == [8]
-        assert agents.watched_after == [7, 7]
+        assert chat.watches.began == [Place(7, [])]
 
-    async def test_a_refusal_ends_it(self) -> None:
-        agents = ScriptedAgents([message(1), NotFoundError("gone")])
-        client = Client(9)
+    async def test_a_refusal_ends_it_after_what_was_told(self) -> None:
+        chat, client = Chat(), Client()
+        following = asyncio.ensure_future(chat.follow(client))
+        await chat.watches.tell(message(1))
+        (await chat.watches.begun()).fail(NotFoundError("gone"))
 
         with pytest.raises(NotFoundError, match="gone"):
-            await Stream(agents, pace=PACE, clock=Clock().now).follow(
-                ADA, SESSION, client.send, after=0
-            )
+            await asyncio.wait_for(following, ENOUGH)
 
         assert client.sequences == [1]
 
-    @pytest.mark.parametrize("script", [[BROKEN], [DrainingError("d")], []])
-    async def test_an_agent_service_that_stays_away_is_named(self, script: Sequence[Step]) -> None:
-        agents = ScriptedAgents(script)
+    async def test_a_slow_client_is_watched_for_again_once_it_has_read_on(self) -> None:
+        """S3: it holds up nobody, and misses nothing."""
+        chat, client = Chat(), Client(250)
+        client.reading.clear()
+        async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+            group.create_task(chat.follow(client))
+            while len(client.events) < 250:
+                await chat.watches.begun()
+                first = chat.watches.began[-1].after + 1
+                await chat.watches.tell(*(message(number) for number in range(first, 251)))
+                client.reading.set()
+                await client.has(min(250, first + 99))
 
-        with pytest.raises(ServiceUnavailableError, match="agent"):
-            await Stream(agents, pace=PACE, clock=Clock().now).follow(
-                ADA, SESSION, Client(1).send, after=0
-            )
+        assert client.sequences == list(range(1, 251))
+        assert len(chat.watches.began) == 3
 
-        assert len(agents.watched_after) > 3
-
-    async def test_patience_begins_anew_with_every_sign_of_life(self) -> None:
-        flapping: list[list[Step]] = [[Heartbeat(NOON), BROKEN] for _ in range(60)]
-        agents = ScriptedAgents(*flapping, [message(1), HANG])
-
-        assert (await follow(agents, 1)).sequences == [1]
-
-    async def test_a_watch_that_lasted_is_a_sign_of_life(self) -> None:
-        quiet: list[list[Step]] = [[0.03, BROKEN] for _ in range(4)]
-        agents = ScriptedAgents(*quiet, [message(1), HANG])
-
-        assert (await follow(agents, 1)).sequences == [1]
-
-    async def test_silence_is_filled_with_heartbeats_even_while_the_agent_service_is_away(
-        self,
-    ) -> None:
-        pace = Pace(heartbeat=0.01, patience=60, first_pause=0.05, longest_pause=0.05)
-        agents = ScriptedAgents([message(1), BROKEN], [BROKEN], [message(2), HANG])
-
-        client = await follow(agents, 40, pace=pace)
-
-        beats = [(event, through) for event, through in client.events if event == Heartbeat(NOON)]
-        assert client.sequences == [1, 2]
-        assert (Heartbeat(NOON), 1) in beats
-        assert (Heartbeat(NOON), 2) in beats
-
-    async def test_a_slow_client_holds_the_watch_back(self) -> None:
-        produced = 0
-
-        class Producing(ScriptedAgents):
-            async def watch(self, identity, session_id, *, after):  # type: ignore[no-untyped-def]
-                nonlocal produced
-                for sequence in range(1, 1000):
-                    produced = sequence
-                    yield message(sequence)
-
-        client = Client(3, delay=0.01)
-        with pytest.raises(ClientGoneError):
-            await Stream(Producing([]), pace=PACE, clock=Clock().now).follow(
-                ADA, SESSION, client.send, after=0
-            )
-
-        assert produced < 20
-
-    async def test_cancelling_leaves_nothing_behind(self) -> None:
-        agents = ScriptedAgents([message(1), HANG])
-        client = Client(9)
+    async def test_leaving_leaves_nothing_behind(self) -> None:
+        chat, client = Chat(), Client()
         before = len(asyncio.all_tasks())
-        stream = Stream(agents, pace=PACE, clock=Clock().now)
-        following = asyncio.ensure_future(stream.follow(ADA, SESSION, client.send, after=0))
-        while not client.events:  # noqa: ASYNC110 - it takes a few turns of the loop
-            await asyncio.sleep(0)
+        following = asyncio.ensure_future(chat.follow(client))
+        await chat.watches.tell(message(1))
+        await client.has(1)
+        assert len(asyncio.all_tasks()) == before + 1
 
         following.cancel()
         with pytest.raises(asyncio.CancelledError):
             await following
 
-        assert agents.open_watches == 0
+        assert chat.watches.open == []
         assert len(asyncio.all_tasks()) == before
 
-    async def test_many_runs_need_no_more_memory_than_a_few(self) -> None:
-        runs = [run(RunState.IDLE, str(number)) for number in range(1000)]
-        agents = ScriptedAgents([*runs, HANG])
 
-        client = await follow(agents, 1000)
+class TestHeartbeats:
+    async def test_silence_is_filled_whatever_happens_behind_the_gateway(self) -> None:
+        chat, client = Chat(heartbeat=0.05), Client(5)
+        async with asyncio.timeout(ENOUGH), background_tasks() as tasks:
+            tasks.start("keep", chat.stream.keep())
+            following = tasks.start("follow", chat.follow(client))
+            await chat.watches.tell(message(1))
+            await following
 
-        assert [event for event, _ in client.events] == runs
+        assert client.events == [(message(1), 1)] + [(Heartbeat(NOON), 1)] * 4
+
+    async def test_there_are_none_while_there_is_news(self) -> None:
+        chat, client = Chat(heartbeat=0.2), Client(60)
+        async with asyncio.timeout(ENOUGH), background_tasks() as tasks:
+            tasks.start("keep", chat.stream.keep())
+            following = tasks.start("follow", chat.follow(client))
+            for number in range(1, 61):
+                await chat.watches.tell(message(number))
+                await asyncio.sleep(0.005)
+            await following
+
+        assert client.sequences == list(range(1, 61))
+
+
+class TestDraining:
+    async def test_every_client_is_told_where_to_go_on_and_its_stream_ends_well(self) -> None:
+        """S8: after what was on its way."""
+        chat, clients = Chat(), [Client() for _ in range(3)]
+        async with asyncio.timeout(ENOUGH), background_tasks() as tasks:
+            keeping = tasks.start("keep", chat.stream.keep())
+            streams = []
+            for client in clients:
+                streams.append(tasks.start("follow", chat.follow(client)))
+                await asyncio.sleep(0)
+            for watched in list(chat.watches.open):
+                watched.tell(message(1))
+            chat.draining.set()
+            for each in (keeping, *streams):
+                await each
+
+        assert [[(message(1), 1), (GoAway(), 1)]] * 3 == [client.events for client in clients]
+        assert chat.watches.open == []
+
+    async def test_one_that_begins_meanwhile_ends_at_once(self) -> None:
+        chat, client = Chat(), Client()
+        chat.draining.set()
+
+        await asyncio.wait_for(chat.follow(client, after=3), ENOUGH)
+
+        assert client.events == [(GoAway(), 3)]

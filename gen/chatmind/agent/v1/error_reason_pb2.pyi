@@ -56,8 +56,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_SEQUENCE_AHEAD: _ErrorReason.ValueType  # 15
     """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
-    ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 16
-    """ERROR_REASON_DRAINING: this replica is shutting down; resume after through_sequence at another."""
     ERROR_REASON_KNOWLEDGE_UNAVAILABLE: _ErrorReason.ValueType  # 17
     """ERROR_REASON_KNOWLEDGE_UNAVAILABLE: the knowledge service is down."""
     ERROR_REASON_MODEL_UNAVAILABLE: _ErrorReason.ValueType  # 18
@@ -122,8 +120,6 @@ metadata: limit, scope ("session" or "tenant"). RetryInfo says when to ask again
 """
 ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 15
 """ERROR_REASON_SEQUENCE_AHEAD: after_sequence is past the newest message; metadata: last_sequence."""
-ERROR_REASON_DRAINING: ErrorReason.ValueType  # 16
-"""ERROR_REASON_DRAINING: this replica is shutting down; resume after through_sequence at another."""
 ERROR_REASON_KNOWLEDGE_UNAVAILABLE: ErrorReason.ValueType  # 17
 """ERROR_REASON_KNOWLEDGE_UNAVAILABLE: the knowledge service is down."""
 ERROR_REASON_MODEL_UNAVAILABLE: ErrorReason.ValueType  # 18

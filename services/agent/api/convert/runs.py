@@ -1,15 +1,12 @@
-"""Runs and what a watcher is told, between the wire and the domain."""
+"""Runs, between the wire and the domain."""
 
-from typing import Final, assert_never
+from typing import Final
 
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.sessions import from_message
 from services.agent.domain.drafts import MAX_TEXT_BYTES
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
-from services.agent.domain.messages import Message
 from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
-from services.agent.domain.watch import Event, Heartbeat
 from services.common.convert import from_time, to_text
 
 _STATES: Final = {
@@ -115,19 +112,4 @@ def from_tool_call(value: ToolCallRecord) -> run_pb2.ToolCallRecord:
         told.start_time.FromDatetime(value.start_time)
     if value.end_time is not None:
         told.end_time.FromDatetime(value.end_time)
-    return told
-
-
-def from_event(value: Event) -> run_service_pb2.WatchSessionResponse:
-    """What a watcher is told, for the wire."""
-    told = run_service_pb2.WatchSessionResponse(through_sequence=value.through)
-    match value.what:
-        case Message():
-            told.message.CopyFrom(from_message(value.what))
-        case Run():
-            told.run.CopyFrom(from_run(value.what))
-        case Heartbeat(time):
-            told.heartbeat.time.FromDatetime(time)
-        case _:
-            assert_never(value.what)
     return told

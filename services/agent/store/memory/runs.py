@@ -16,7 +16,7 @@ from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import AgentId, MessageId, RunId, Session, SessionId
 from services.agent.domain.run_models import Run, RunState, Spent, StopReason, WhenBusy
 from services.agent.domain.sessions import title_of
-from services.agent.domain.stores import Pulse, RequestKey
+from services.agent.domain.stores import RequestKey
 from services.agent.store.memory.database import Held, MemoryDatabase
 from services.agent.store.memory.ends import stop_run
 from services.common.identity import Identity
@@ -98,15 +98,6 @@ class MemoryRunStore:
         calls = self._db.run(identity, run_id).calls
         found = [call for call in calls if not page.after or (call.step, call.place) > after]
         return found[: page.size]
-
-    async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
-        session = self._db.session(identity, session_id)
-        runs = [
-            held.run
-            for held in self._db.runs_of(session_id)
-            if held.run.turn >= from_turn or not held.run.state.final
-        ]
-        return Pulse(session.last_sequence, runs)
 
     def _admit(self, identity: Identity, session: Session, when_busy: WhenBusy) -> None:
         if not self._has_agent(identity, session.agent_id):

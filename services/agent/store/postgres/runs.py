@@ -12,7 +12,7 @@ from services.agent.domain.ledger import ToolCallRecord, read_position
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.run_models import Run, WhenBusy
-from services.agent.domain.stores import Pulse, RequestKey
+from services.agent.domain.stores import RequestKey
 from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.requests import recall
 from services.agent.store.postgres.retries import retry_run
@@ -26,7 +26,6 @@ from services.common.paging import Page
 
 _MAX_TURN = 2**63 - 1
 _ANY_DEPTH = 2**31 - 1
-_MOST_TOLD = 200
 
 _GET = f"SELECT {RUN} FROM run WHERE tenant = $1 AND user_id = $2 AND id = $3"
 _QUESTION = """
@@ -55,17 +54,6 @@ SELECT tool_call.* FROM tool_call JOIN run ON run.id = tool_call.run_id
 WHERE run.tenant = $1 AND run.user_id = $2 AND run.id = $3
   AND (tool_call.step, tool_call.place) > ($4, $5)
 ORDER BY tool_call.step, tool_call.place LIMIT $6
-"""
-_PULSE = f"""
-SELECT {RUN}, chat_session.last_sequence
-FROM chat_session
-LEFT JOIN LATERAL (
-    SELECT * FROM run WHERE session_id = $3 AND turn >= $4
-    UNION ALL
-    SELECT * FROM run WHERE session_id = $3 AND turn < $4 AND end_time IS NULL
-) AS run ON true
-WHERE chat_session.tenant = $1 AND chat_session.user_id = $2 AND chat_session.id = $3
-ORDER BY run.turn LIMIT $5
 """
 
 
@@ -137,15 +125,6 @@ class PostgresRunStore:
         async with connection(self._pool) as lent:
             rows = await lent.fetch(_TOOL_CALLS, *key, *after, page.size)
         return [tool_call_of(row) for row in rows]
-
-    async def pulse(self, identity: Identity, session_id: SessionId, *, from_turn: int) -> Pulse:
-        key = (identity.tenant, identity.user_id, session_id, from_turn, _MOST_TOLD)
-        async with connection(self._pool) as lent:
-            rows = await lent.fetch(_PULSE, *key)
-        if not rows:
-            raise unknown("session", session_id)
-        runs = [run_of(row) for row in rows if row["id"] is not None]
-        return Pulse(rows[0]["last_sequence"], runs)
 
     async def _try(
         self, lent: PooledConnection, question: Question, most: int

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.runs import from_event, from_run, from_tool_call, to_when_busy
+from services.agent.api.convert.runs import from_run, from_tool_call, to_when_busy
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.models import (
     AgentId,
@@ -23,7 +23,6 @@ from services.agent.domain.run_models import (
     Usage,
     WhenBusy,
 )
-from services.agent.domain.watch import Event, Heartbeat
 
 MOMENT = datetime(2026, 6, 1, 10, 30, tzinfo=UTC)
 
@@ -140,16 +139,3 @@ class TestToolCall:
 
         assert (told.HasField("start_time"), told.HasField("end_time")) == (False, False)
         assert told.error == ""
-
-
-class TestEvent:
-    def test_a_heartbeat_tells_its_time(self) -> None:
-        told = from_event(Event(Heartbeat(MOMENT), 7))
-
-        assert (told.through_sequence, told.WhichOneof("event")) == (7, "heartbeat")
-        assert told.heartbeat.time.ToDatetime(tzinfo=UTC) == MOMENT
-
-    def test_a_run_is_told_as_it_is_everywhere(self) -> None:
-        value = a_run(RunState.THINKING)
-
-        assert from_run(value) == from_event(Event(value, 7)).run
