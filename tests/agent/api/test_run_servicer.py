@@ -1,7 +1,9 @@
 """RunService over real gRPC and PostgreSQL."""
 
 import asyncio
+import json
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ from chatmind.agent.v1 import agent_service_pb2, run_pb2, session_pb2
 from chatmind.agent.v1 import run_service_pb2 as pb
 from grpc import StatusCode, aio
 
+from services.agent.domain.chat import ToolResult
 from services.common.ids import new_id
 from services.common.status import failure_of
-from tests.agent.running import BOB, RunningAgent, running
-from tests.agent.scripted_model import calls, says
+from tests.agent.running import ADMIN, BOB, Keys, RunningAgent, running
+from tests.agent.scripted_model import Reply, calls, says
+from tests.agent.turns import PlainTool
+from tests.contracts.agent_stores import agent_pool, postgres_stores
 
 MIB = 1024 * 1024
 IDLE, FINISHED, CANCELLED = (
@@ -136,6 +141,59 @@ class TestStartRun:
         numbers = sorted(each.message.sequence for each in accepted)
         assert list(range(1, limit + 1)) == numbers
 
+    async def test_the_cap_says_where_and_when_to_ask_again(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        async with running(tmp_path, empty_tables, role="api", tenant_queue_limit=1) as api:
+            await api.alice.say((await api.alice.create_session()).id)
+            session = await api.alice.create_session()
+
+            request = pb.StartRunRequest(session_id=session.id, text="x")
+            failure = await api.alice.failure("StartRun", request)
+
+        assert (failure.code, failure.reason) == (StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+        assert failure.metadata == {"limit": "1", "scope": "tenant"}
+        assert failure.retry_after is not None
+
+    async def test_an_interrupt_ends_what_waits_and_is_answered(
+        self, service: RunningAgent
+    ) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(says("Never.").waiting_for(asyncio.Event()), says("Yes."))
+        first = await alice.say(session.id, "first")
+        await alice.until(first.id, lambda run: run.state == run_pb2.Run.STATE_THINKING)
+        second = await alice.say(session.id, "second")
+
+        third = await alice.say(session.id, "third", when_busy=run_pb2.WHEN_BUSY_INTERRUPT)
+
+        for run in (first, second):
+            ended = await alice.ended(run.id)
+            assert (
+                ended.state,
+                ended.stop_reason,
+                ended.discarded,
+            ) == (CANCELLED, run_pb2.Run.STOP_REASON_INTERRUPTED, False)
+        assert (await alice.ended(third.id)).state == FINISHED
+
+    async def test_a_rollback_takes_what_was_said_from_the_models_sight(
+        self, service: RunningAgent
+    ) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(says("Never.").waiting_for(asyncio.Event()), says("Yes."))
+        first = await alice.say(session.id, "secret")
+        await alice.until(first.id, lambda run: run.state == run_pb2.Run.STATE_THINKING)
+
+        second = await alice.say(session.id, "instead", when_busy=run_pb2.WHEN_BUSY_ROLLBACK)
+        await alice.ended(second.id)
+
+        assert (await alice.run(first.id)).discarded
+        messages = await alice.messages(session.id)
+        assert [first.id, second.id, first.id, second.id] == [each.run_id for each in messages]
+        assert [each.discarded for each in messages] == [True, False, True, False]
+        assert "secret" not in str(service.model.requests[-1].json)
+
 
 class TestListRuns:
     async def test_pages_go_newest_first(self, api: RunningAgent) -> None:
@@ -197,6 +255,159 @@ class TestCancelRun:
 
         assert (await alice.ended(second.id)).state == FINISHED
         assert (await alice.messages(session.id))[-1].text == "Second."
+
+
+class TestRetryRun:
+    async def test_a_run_that_failed_goes_on(self, service: RunningAgent) -> None:
+        alice = service.alice
+        session = await alice.create_session()
+        service.model.script(Reply(status=400, body=b"{}"), says("Now it works."))
+        failed = await alice.ended((await alice.say(session.id)).id)
+        assert failed.state == run_pb2.Run.STATE_ERROR
+
+        answer = await service.caller(ADMIN).call("RetryRun", pb.RetryRunRequest(run_id=failed.id))
+
+        assert (failed.id, 2) == (answer.run.id, answer.run.attempt)
+        mended = await alice.until(failed.id, lambda run: run.state == FINISHED)
+        assert not mended.HasField("error")
+        question, notice, reply = await alice.messages(session.id)
+        assert (notice.role, notice.discarded) == (session_pb2.Message.ROLE_SYSTEM, True)
+        assert (reply.text, question.discarded, reply.discarded) == (
+            "Now it works.",
+            False,
+            False,
+        )
+
+    async def test_only_a_run_that_failed_is(self, api: RunningAgent) -> None:
+        run = await api.alice.say((await api.alice.create_session()).id)
+        waiting = await api.alice.call("RetryRun", pb.RetryRunRequest(run_id=run.id))
+        await api.alice.cancel(run.id)
+
+        failure = await api.alice.failure("RetryRun", pb.RetryRunRequest(run_id=run.id))
+
+        assert run == waiting.run
+        assert (failure.code, failure.reason) == (StatusCode.FAILED_PRECONDITION, "RUN_NOT_FAILED")
+        assert {"run_id": run.id, "state": "CANCELLED"} == failure.metadata
+
+
+class TestListToolCalls:
+    async def test_pages_tell_what_became_of_each_call(self, service: RunningAgent) -> None:
+        alice = service.alice
+        agent = await alice.create_agent(tools=["current_time"])
+        session = await alice.create_session(agent.id)
+        service.model.script(
+            calls(("a", "current_time", "{}"), ("b", "nothing", "{}")),
+            calls(("c", "current_time", "{}")),
+            says("Done."),
+        )
+        run = await alice.ended((await alice.say(session.id)).id)
+
+        request = pb.ListToolCallsRequest(run_id=run.id, page_size=2)
+        first = await alice.call("ListToolCalls", request)
+        request.page_token = first.next_page_token
+        last = await alice.call("ListToolCalls", request)
+
+        done, failed = run_pb2.ToolCallRecord.STATE_DONE, run_pb2.ToolCallRecord.STATE_FAILED
+        told = [*first.tool_calls, *last.tool_calls]
+        assert [(each.tool_call_id, each.state, each.attempts, each.error) for each in told] == [
+            ("a", done, 1, ""),
+            ("b", failed, 0, "unknown_tool"),
+            ("c", done, 1, ""),
+        ]
+        assert f"{run.id}:2:c" == told[2].idempotency_key
+        assert (len(first.tool_calls), last.next_page_token) == (2, "")
+
+
+class TestCase29:
+    """tests/cases/29-cancel-dangling-calls."""
+
+    expected = json.loads(
+        (Path(__file__).parents[2] / "cases/29-cancel-dangling-calls/expected.json").read_text()
+    )
+
+    async def test_a_cancel_amid_two_calls_leaves_none_without_answer(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        quick, slow = PlainTool("quick"), PlainTool("slow", hook=sleep)
+        slow.gives = lambda _: ToolResult("late")
+        async with running(tmp_path, empty_tables, tools=[quick, slow]) as service:
+            alice = service.alice
+            agent = await alice.create_agent(tools=["quick", "slow"])
+            session = await alice.create_session(agent.id)
+            watch = alice.watch(session.id, after=0)
+            service.model.script(calls(("a", "quick", "{}"), ("b", "slow", "{}")), says("Ready."))
+            run = await alice.say(session.id)
+            async with asyncio.timeout(10):
+                while len(await alice.messages(session.id)) < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
+            await alice.cancel(run.id)
+            ended = await alice.ended(run.id, within=self.expected["within_seconds"])
+            final = await last_state(watch, run.id)
+            again = await alice.cancel(run.id)
+            foreign = await service.caller(BOB).failure(
+                "CancelRun", pb.CancelRunRequest(run_id=run.id)
+            )
+            calls_ = await alice.call("ListToolCalls", pb.ListToolCallsRequest(run_id=run.id))
+            idle = await alice.call(
+                "GetSession", agent_service_pb2.GetSessionRequest(session_id=session.id)
+            )
+            after = await alice.ended((await alice.say(session.id, "And now?")).id)
+            messages = await alice.messages(session.id)
+            sent = service.model.requests[-1].json["messages"]
+
+        assert self.expected["run_status"] == run_pb2.Run.State.Name(ended.state)[6:].lower()
+        assert (ended, CANCELLED, "OK") == (again, final, self.expected["second_cancel"])
+        assert self.expected["foreign_run"] == foreign.code.name
+        assert (idle.session.active_run_id, after.state) == ("", FINISHED)
+        assert [each.text for each in messages[2:4]] == ["found", "cancelled by the user"]
+        assert "late" not in [each.text for each in messages]
+        assert [each.state for each in calls_.tool_calls] == [
+            run_pb2.ToolCallRecord.STATE_DONE,
+            run_pb2.ToolCallRecord.STATE_UNKNOWN,
+        ]
+        answered = {each.get("tool_call_id") for each in sent}
+        asked = {call["id"] for each in sent for call in each.get("tool_calls", ())}
+        assert self.expected["unanswered_call_ids_in_next_request"] == sorted(asked - answered)
+
+    async def test_a_run_whose_worker_died_is_given_up_within_its_lease(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        """With a crash limit of one, where others would go on with it."""
+        assert self.expected["after_worker_death"] == "failed within the lease time"
+        keys = Keys(tmp_path / "identity")
+        async with running(tmp_path, empty_tables, keys=keys, role="api") as api:
+            session = await api.alice.create_session()
+            run = await api.alice.say(session.id)
+            async with agent_pool(empty_tables) as pool:
+                await postgres_stores(pool).claimed(lease=timedelta(seconds=1))
+            async with running(
+                tmp_path, empty_tables, keys=keys, role="worker", crash_limit=1
+            ) as worker:
+                worker.model.script(says("Ready."))
+                failed = await api.alice.ended(run.id)
+                after = await api.alice.ended((await api.alice.say(session.id)).id)
+
+        assert (failed.state, failed.stop_reason) == (
+            run_pb2.Run.STATE_ERROR,
+            run_pb2.Run.STOP_REASON_CRASH_LOOP,
+        )
+        assert after.state == FINISHED
+
+
+async def sleep(_: object) -> None:
+    """Take longer than anybody waits."""
+    await asyncio.sleep(60)
+
+
+async def last_state(watch: Any, run_id: str) -> run_pb2.Run.State.ValueType:
+    """The first final state of a run that its watcher is told."""
+    async with asyncio.timeout(10):
+        while True:
+            event = await watch.read()
+            if event.HasField("run") and event.run.id == run_id and event.run.HasField("end_time"):
+                state: run_pb2.Run.State.ValueType = event.run.state
+                return state
 
 
 class TestWatchSession:
@@ -289,11 +500,11 @@ class TestWatchSession:
 
         async with asyncio.timeout(api.settings.grace_seconds):
             await api.stop()
-        with pytest.raises(aio.AioRpcError) as ended:
-            await events(watch, 1)
 
-        failure = failure_of(ended.value)
-        assert (failure.code, failure.reason) == (StatusCode.UNAVAILABLE, "DRAINING")
+        [going] = await events(watch, 1)
+        assert (going.go_away.resume_after_sequence, going.through_sequence) == (1, 1)
+        assert await watch.read() is aio.EOF
+        assert await watch.code() is StatusCode.OK
 
     async def test_silence_is_filled_with_heartbeats(
         self, tmp_path: Path, empty_tables: str
