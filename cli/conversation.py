@@ -64,8 +64,9 @@ def send(
 
 
 def answer(gateway: Gateway, sent: Sent, *, retries: Retries | None = None) -> Iterator[Event]:
-    """Every event after the message, up to the end of its run; a broken stream is resumed.
+    """Every event after the message, up to the end of its run.
 
+    A stream that breaks is resumed, and so is one whose gateway shuts down, which nobody notices.
     The last event is the run in its final state, even if the run ended before the stream began.
     """
     retries = retries or Retries()
@@ -74,6 +75,8 @@ def answer(gateway: Gateway, sent: Sent, *, retries: Retries | None = None) -> I
         broken = None
         try:
             for event in _followed(gateway, sent, after):
+                if event.HasField("go_away"):
+                    break
                 retries.reset()
                 after = max(after, event.through_sequence)
                 ended = _is_end(event, sent)

@@ -1,5 +1,6 @@
 """Retries of streams and calls that break."""
 
+import random
 import time
 
 import grpc
@@ -23,7 +24,8 @@ class Retries:
 
         Args:
             attempts: how often in a row to retry.
-            pause: seconds before each retry.
+            pause: seconds before each retry, more or less: those who were cut off together must
+                not come back together.
         """
         self._attempts = attempts
         self._pause = pause
@@ -49,4 +51,4 @@ class Retries:
             raise error
         if exhausted:
             raise CommandError("the gateway keeps ending the stream; try again later")
-        time.sleep(self._pause)
+        time.sleep(self._pause * random.uniform(0.5, 1.5))  # noqa: S311

@@ -107,6 +107,17 @@ class TestAnswer:
         assert [event.message.text for event in events] == ["a", "b", ""]
         assert state.resumed_after == [1, 2, 2, 3]
 
+    def test_a_gateway_that_shuts_down_is_left_for_another_unnoticed(
+        self, gateway: Gateway, state: State
+    ) -> None:
+        going = Event(through_sequence=2)
+        going.go_away.resume_after_sequence = 2
+        state.streams.extend([[said("a", 2), going], [said("b", 3), ran(Update.STATE_FINISHED, 3)]])
+        events = answered(gateway)
+
+        assert [event.WhichOneof("event") for event in events] == ["message", "message", "run"]
+        assert state.resumed_after == [1, 2]
+
     def test_a_gateway_that_stays_away_is_given_up(self, gateway: Gateway, state: State) -> None:
         state.streams.extend([[AWAY]] * 9)
         with pytest.raises(grpc.RpcError):

@@ -53,8 +53,12 @@ class TestWait:
             retries.wait(UNAVAILABLE)
             retries.reset()
 
-    def test_it_waits_a_moment(self) -> None:
-        started = time.monotonic()
-        Retries(pause=0.05).wait(UNAVAILABLE)
+    def test_it_waits_a_moment_that_differs_each_time(self) -> None:
+        retries, waits = Retries(pause=0.05), []
+        for _ in range(5):
+            started = time.monotonic()
+            retries.wait(UNAVAILABLE)
+            waits.append(time.monotonic() - started)
 
-        assert time.monotonic() - started >= 0.05
+        assert min(waits) >= 0.025
+        assert max(waits) - min(waits) > 0.001
