@@ -37,7 +37,7 @@ from services.agent.domain.models import (
 )
 from services.agent.domain.plan import Planner
 from services.agent.domain.ports import Model, Tool
-from services.agent.domain.run_models import Offered, Run, RunState, Usage
+from services.agent.domain.run_models import Offered, Run, RunState, Spent, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
@@ -344,6 +344,7 @@ class Scene(Generic[ModelT]):
         settings: the agent's; its tools are filled in.
         shelf: the knowledge.
         journal: the run's.
+        before: what earlier attempts at it used up.
         now: moved by hand.
         clock_error: how wrong the worker's clock is.
     """
@@ -355,6 +356,7 @@ class Scene(Generic[ModelT]):
     journal: TurnJournal = field(default_factory=TurnJournal)
     history: Sequence[Message] = ()
     bounds: ToolBounds = field(default_factory=ToolBounds)
+    before: Spent = field(default_factory=Spent)
     now: datetime = START
     clock_error: timedelta = timedelta()
 
@@ -368,7 +370,7 @@ class Scene(Generic[ModelT]):
         journal = self.journal
         names = tuple(tool.spec.name for tool in self.tools)
         return RunContext(
-            run=_run(journal),
+            run=replace(_run(journal), before=self.before),
             agent=_agent(replace(self.settings, tools=self.settings.tools or names)),
             identity=IDENTITY,
             history=self.history,

@@ -20,6 +20,7 @@ from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
 from services.agent.domain.drafts import MAX_TOOL_CALLS, wire_size
+from services.agent.domain.ledger import UNKNOWN_OUTCOME
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
 from services.agent.domain.notices import at_once_notice, limit_notice
@@ -262,7 +263,7 @@ def _unknown_outcome(planned: PlannedCall) -> PlannedCall:
         "Error: the outcome is unknown. The call was begun before an interruption and may or may "
         "not have had its effect; it was not repeated."
     )
-    return PlannedCall(planned.call, ToolResult(text, error="unknown_outcome"))
+    return PlannedCall(planned.call, ToolResult(text, error=UNKNOWN_OUTCOME))
 
 
 def _with_own_ids(calls: Sequence[ToolCall], taken: frozenset[ToolCallId]) -> tuple[ToolCall, ...]:

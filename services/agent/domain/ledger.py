@@ -11,6 +11,8 @@ from services.agent.domain.models import RunId, ToolCallId
 UNKNOWN_OUTCOME: Final = "unknown_outcome"
 """The error of the result of a call that was begun, cut off, and must not be repeated."""
 
+_MOST_OF_A_WORD = 64
+
 
 class ToolCallState(Enum):
     """Where a tool call stands; the last three are final."""
@@ -80,7 +82,7 @@ def outcome_of(result: Draft) -> tuple[ToolCallState, str | None]:
     if not isinstance(error, str):
         return ToolCallState.DONE, None
     unknown = error == UNKNOWN_OUTCOME
-    return ToolCallState.UNKNOWN if unknown else ToolCallState.FAILED, error
+    return ToolCallState.UNKNOWN if unknown else ToolCallState.FAILED, error[:_MOST_OF_A_WORD]
 
 
 def cut_off(state: ToolCallState) -> ToolCallState:

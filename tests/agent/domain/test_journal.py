@@ -1,3 +1,4 @@
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,9 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.endings import INTERNAL
 from services.agent.domain.journal import MAX_ERROR_BYTES, HintingJournal
 from services.agent.domain.messages import Draft, Role
+from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
+from services.common.errors import ResourceExhaustedError
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import (
     ALICE,
@@ -51,6 +54,16 @@ class TestHintingJournal:
         ended = await stores.runs.get(ALICE, run.id)
         assert (2, Usage(1, 2)) == (ended.step_count, ended.usage)
 
+    async def test_a_store_without_room_is_waited_for(self, stores: Stores) -> None:
+        run = await stores.started()
+        crowded = Crowded(stores.queue.journal(await stores.claimed()), refusals=2)
+        hinted = HintingJournal(crowded, session_id=run.session_id, notifier=LocalHints())
+
+        await hinted.set_state(RunState.THINKING)
+
+        assert crowded.refusals == 0
+        assert (await stores.runs.get(ALICE, run.id)).state is RunState.THINKING
+
     async def test_the_words_of_a_failure_are_bounded(self, stores: Stores) -> None:
         run = await stores.started()
         journal = HintingJournal(
@@ -66,3 +79,20 @@ class TestHintingJournal:
         assert len(failed.error.message.encode()) <= MAX_ERROR_BYTES
         _, told = await stores.said(run)
         assert Draft(Role.SYSTEM, failed.error.message).text == told.text
+
+
+class Crowded:
+    """A journal whose store has no room at first."""
+
+    def __init__(self, journal: RunJournal, *, refusals: int) -> None:
+        self.refusals = refusals
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        async def write(*given: object, **named: object) -> object:
+            if self.refusals:
+                self.refusals -= 1
+                raise ResourceExhaustedError("All database connections are in use.")
+            return await getattr(self._journal, name)(*given, **named)
+
+        return write

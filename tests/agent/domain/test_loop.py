@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,9 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
-from services.agent.domain.messages import Role
+from services.agent.domain.ledger import ToolCallState
+from services.agent.domain.loop import TOOLS_AT_ONCE
+from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
     KnowledgeBaseId,
@@ -24,11 +27,13 @@ from services.agent.domain.models import (
     ToolCallId,
     Window,
 )
-from services.agent.domain.run_models import Offered, RunState, StopReason, Usage
+from services.agent.domain.replies import result
+from services.agent.domain.run_models import Offered, RunState, Spent, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.common.text import Json
 from tests.agent.dialogue import case, tool_call
 from tests.agent.turns import (
+    USAGE,
     PlainTool,
     Scene,
     ScriptedModel,
@@ -622,6 +627,105 @@ class TestReplies:
         system, *rest = scene.model.requests[3].messages
         assert "2 oldest tool messages" in system.text
         assert len(rest) == 5
+
+
+class TestRecord:
+    """What is committed of a step, and when."""
+
+    async def test_a_step_with_tools_that_may_be_repeated_is_two_writes(self) -> None:
+        script = [calls(call("a"), call("b")), calls(call("c")), says("Done.")]
+        scene = Scene(ScriptedModel(*script), [PlainTool()])
+
+        await scene.work()
+
+        asked, ended = 1, 1
+        assert asked + 2 * 2 + ended == scene.journal.writes
+
+    async def test_what_must_not_run_twice_is_noted_before_it_runs(self) -> None:
+        noted: list[frozenset[ToolCallId]] = []
+
+        async def note(arguments: Mapping[str, Json]) -> None:
+            noted.append(scene.journal.started)
+
+        send = PlainTool("send", idempotent=False, hook=note)
+        model = ScriptedModel(calls(call("s", "send"), call("r", "read")), says("Done."))
+        scene = Scene(model, [send, PlainTool("read", hook=note)])
+
+        await scene.work()
+
+        assert noted == [{"s", "r"}, {"s", "r"}]
+        assert scene.journal.writes == 5
+
+    async def test_of_many_such_calls_none_is_noted_before_its_turn(self) -> None:
+        begun: list[int] = []
+        release = asyncio.Event()
+
+        async def wait(arguments: Mapping[str, Json]) -> None:
+            begun.append(len(scene.journal.started))
+            if len(begun) == TOOLS_AT_ONCE:
+                release.set()
+            await release.wait()
+
+        wanted = [json.dumps({"what": str(n)}) for n in range(TOOLS_AT_ONCE + 1)]
+        many = [call(f"c{n}", "send", arguments) for n, arguments in enumerate(wanted)]
+        send = PlainTool("send", idempotent=False, hook=wait)
+        scene = Scene(ScriptedModel(calls(*many), says("Done.")), [send])
+
+        await scene.work()
+
+        assert begun[:-1] == [TOOLS_AT_ONCE] * TOOLS_AT_ONCE
+        assert len(send.ran) == TOOLS_AT_ONCE + 1
+        assert set(scene.journal.calls.values()) == {ToolCallState.DONE}
+
+    async def test_a_result_is_committed_as_soon_as_those_before_it_are(self) -> None:
+        second_may_end = asyncio.Event()
+
+        async def wait(arguments: Mapping[str, Json]) -> None:
+            if arguments["what"] == "slow":
+                await second_may_end.wait()
+
+        slow, third = call("b", arguments='{"what": "slow"}'), call("c")
+        model = ScriptedModel(calls(call("a"), slow, third), says("Done."))
+        scene = Scene(model, [PlainTool(hook=wait)])
+        work = asyncio.ensure_future(scene.work())
+        async with asyncio.timeout(5):
+            while len(scene.journal.messages) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        early = [each.tool_call_id for each in scene.journal.messages[2:]]
+        writes = scene.journal.writes
+        second_may_end.set()
+        await work
+
+        assert early == ["a"]
+        assert [each.tool_call_id for each in scene.journal.messages[2:5]] == ["a", "b", "c"]
+        rest, ended = 1, 1
+        assert writes + rest + ended == scene.journal.writes
+
+    async def test_the_last_result_tells_that_the_model_is_asked(self) -> None:
+        scene = Scene(ScriptedModel(calls(call("a"), call("b")), says("Done.")), [PlainTool()])
+        scene.journal.dies_at = 3
+        with pytest.raises(WorkerLostError):
+            await scene.work()
+
+        assert scene.journal.states == [RunState.THINKING, RunState.EXECUTING, RunState.THINKING]
+
+    async def test_an_attempt_has_the_limits_to_itself(self) -> None:
+        """A run that was retried: what it used up before is not counted."""
+        scene = Scene(
+            ScriptedModel(says("Done.")),
+            [PlainTool()],
+            settings=AgentSettings("Helper", limits=RunLimits(max_steps=1, max_tool_calls=1)),
+        )
+        asked = Draft(Role.ASSISTANT, "", tool_calls=(call("a"), call("b")))
+        await scene.journal.append_assistant(asked, usage=USAGE)
+        done = [result(each, ToolResult("found")) for each in asked.tool_calls]
+        await scene.journal.append_tool_results(done)
+        scene.before = Spent(steps=1, calls=2)
+
+        ending = await scene.work()
+
+        assert (ending.stop_reason, scene.journal.last.text) == (StopReason.END_TURN, "Done.")
+        assert scene.model.requests[0].tools != ()
 
 
 class TestInterruptions:

@@ -1,0 +1,45 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from services.agent.domain.models import AgentId, MessageId, RunId, RunLimits, SessionId
+from services.agent.domain.run_models import Run, RunState, Spent, StopReason, Usage
+
+RUN = Run(
+    id=RunId("r"),
+    session_id=SessionId("s"),
+    tenant="acme",
+    user_id="ann",
+    agent_id=AgentId("a"),
+    message_id=MessageId("m"),
+    turn=1,
+    state=RunState.IDLE,
+    create_time=datetime(2026, 6, 1, tzinfo=UTC),
+)
+
+
+class TestBounds:
+    def test_the_first_attempt_has_the_limits_as_they_are(self) -> None:
+        limits = RunLimits(max_steps=3, max_tool_calls=4, max_tokens=500)
+
+        assert limits == RUN.bounds(limits)
+
+    def test_a_later_one_has_them_beside_what_was_used_before(self) -> None:
+        run = replace(RUN, before=Spent(steps=20, calls=100, tokens=70))
+
+        bounds = run.bounds(RunLimits(max_duration=timedelta(seconds=9)))
+
+        assert (bounds.steps, bounds.tool_calls, bounds.max_tokens) == (40, 200, None)
+        assert bounds.duration == timedelta(seconds=9)
+        assert run.bounds(RunLimits(max_tokens=5)).max_tokens == 75
+
+
+class TestRun:
+    def test_it_tells_whether_it_was_asked_to_stop(self) -> None:
+        assert not RUN.cancel_requested
+        assert replace(RUN, cancel_reason=StopReason.INTERRUPTED).cancel_requested
+
+
+class TestUsage:
+    def test_it_adds_up(self) -> None:
+        assert Usage(11, 22) == Usage(1, 2) + Usage(10, 20)
+        assert Usage(1, 2).total == 3
