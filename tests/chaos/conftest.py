@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.chaos.clients import Clients, open_clients
 from tests.chaos.system import Size, System, open_system
 
-SIZE = Size(workers=12, lease=1.0, poll=0.2, crash_limit=5)
+SIZE = Size(workers=12, gateways=2, lease=1.0, poll=0.2, crash_limit=5)
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -28,6 +28,6 @@ async def system(shared_system: System) -> AsyncIterator[System]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def clients(system: System) -> AsyncIterator[Clients]:
-    """Users of the system."""
+    """Users of the system, who come in through its first gateway."""
     async with open_clients(system) as clients:
-        yield clients
+        yield Clients(clients.doors[:1])

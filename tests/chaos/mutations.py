@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
+from grpc_health.v1 import health_pb2
+
 VARIABLE: Final = "CHAOS_WITHOUT"
 
 _EPOCH = re.compile(r"\b(?:run\.)?epoch = (held\.epoch|\$\d+)")
@@ -59,4 +61,12 @@ def _any(found: re.Match[str]) -> str:
 
 
 def _without_drain() -> None:
-    raise ValueError("not yet")
+    """Have servers stop at once, without a word to those who watch their health."""
+    server = importlib.import_module("services.common.server")
+    set_health = server._set_health
+
+    async def say_only_that_it_serves(health: object, services: object, status: int) -> None:
+        if status == health_pb2.HealthCheckResponse.SERVING:
+            await set_health(health, services, status)
+
+    server._set_health = say_only_that_it_serves

@@ -39,7 +39,7 @@ class TestKilled:
     async def test_of_the_gateway_before_and_after_the_commit(
         self, system: System, clients: Clients, point: Literal["before", "after"]
     ) -> None:
-        [gateway], [replica] = system.gateways, system.replicas
+        gateway, replica = system.gateways[0], system.replicas[0]
         session_id = await clients.open_session()
         await replica.running.stop()
         armed = await replica.start_armed(f"submit.{point}=stop@1")
@@ -58,7 +58,7 @@ class TestKilled:
     async def test_of_the_replica_before_and_after_the_commit(
         self, system: System, clients: Clients, point: Literal["before", "after"]
     ) -> None:
-        [replica] = system.replicas
+        replica = system.replicas[0]
         session_id = await clients.open_session()
         await replica.running.stop()
         armed = await replica.start_armed(f"submit.{point}=kill@1")
@@ -75,7 +75,7 @@ class TestKilled:
     async def test_amid_the_commit(
         self, system: System, clients: Clients, victim: Literal["gateway", "replica"]
     ) -> None:
-        [slot] = system.gateways if victim == "gateway" else system.replicas
+        slot = (system.gateways if victim == "gateway" else system.replicas)[0]
         session_id = await clients.open_session()
 
         async with asyncio.TaskGroup() as group, commits_hang(system):
