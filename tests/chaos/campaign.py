@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chatmind.gateway.v1 import gateway_service_pb2
 from grpc import aio
 
 from services.common.tasks import BackgroundTasks, background_tasks, task_group
@@ -22,6 +23,14 @@ from tests.chaos.system import ENOUGH, Size, System, open_system
 from tests.faults.proxy import Proxy
 
 _PROBES = 200
+_CANCELS = 0.04
+# What to do where the session is busy, and how many of a hundred messages say so.
+_MODES = {
+    gateway_service_pb2.WHEN_BUSY_ENQUEUE: 88,
+    gateway_service_pb2.WHEN_BUSY_REJECT: 4,
+    gateway_service_pb2.WHEN_BUSY_INTERRUPT: 4,
+    gateway_service_pb2.WHEN_BUSY_ROLLBACK: 4,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,7 @@ class _Campaign:
         self._system = system
         self._clients = clients
         self._tasks = tasks
+        self._chance = chance
         self._nemesis = Nemesis(system, plan.pace, chance=chance)
         self._session_ids: list[str] = []
         self._subscriptions: list[Subscription] = []
@@ -146,11 +156,12 @@ class _Campaign:
     async def probe(self) -> int:
         """Call what should answer now; gives how often it did."""
         answers = 0
+        accepted = [submit.run_id for submit in self._clients.submits if submit.run_id]
         for number in range(_PROBES):
             door = self._clients.doors[number % len(self._clients.doors)]
-            submit = self._clients.submits[number % len(self._clients.submits)]
+            run_id = accepted[number % len(accepted)]
             try:
-                await door.get_run(submit.run_id)
+                await door.get_run(run_id)
             except aio.AioRpcError:
                 continue
             answers += 1
@@ -184,7 +195,9 @@ class _Campaign:
             fewest_cuts=min((each.cuts for each in history.subscriptions), default=0),
             tool_calls=len(results),
             unknown_calls=sum(row.error == "unknown_outcome" for row in results),
-            cancelled=sum(run.state == "cancelled" for run in history.runs),
+            refused=sum(submit.outcome is Outcome.FAIL for submit in history.submits),
+            cancelled=sum(run.stop_reason == "cancelled" for run in history.runs),
+            interrupted=sum(run.stop_reason == "interrupted" for run in history.runs),
             model_calls=len(asked),
             wasted_calls=wasted(asked),
             probes=_PROBES,
@@ -208,8 +221,16 @@ class _Campaign:
             for number in range(total):
                 session_id = self._session_ids[number % self._plan.sessions]
                 text = f"r{number} {self._plan.script}"
-                group.create_task(self._clients.submit(session_id, text))
+                group.create_task(self._send(session_id, text))
                 await asyncio.sleep(self._plan.pace.seconds / total)
+
+    async def _send(self, session_id: str, text: str) -> None:
+        """Send a message, now and then to a session that is busy, and now and then think better."""
+        [mode] = self._chance.choices(list(_MODES), weights=list(_MODES.values()))
+        submit = await self._clients.submit(session_id, text, when_busy=mode)
+        if submit.outcome is Outcome.OK and self._chance.random() < _CANCELS:
+            await asyncio.sleep(self._chance.uniform(0, 1))
+            await self._clients.cancel(submit.run_id)
 
     async def _all_delivered(self) -> None:
         """Wait until each subscriber has as many messages as its session, if it ever has."""

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from chatmind.agent.v1 import (
@@ -41,6 +41,8 @@ _UNDECIDED = {
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+T = TypeVar("T")
+
 _TRY_SECONDS = 3.0
 _PAUSE_SECONDS = 0.2
 _FINAL = {
@@ -146,6 +148,10 @@ class Clients:
         self.submits.append(submit)
         return submit
 
+    async def cancel(self, run_id: str) -> None:
+        """Ask for a run to be stopped, again and again until that is known."""
+        await persistently(lambda: random.choice(self.doors).cancel(run_id))
+
 
 async def follow(door: Door, subscription: Subscription) -> None:
     """Receive all that a session has to tell, resuming after every interruption, until cancelled.
@@ -193,7 +199,7 @@ async def open_clients(system: System) -> AsyncIterator[Clients]:
         )
 
 
-async def persistently(call: Callable[[], Awaitable[str]], *, patience: float = ENOUGH) -> str:
+async def persistently(call: Callable[[], Awaitable[T]], *, patience: float = ENOUGH) -> T:
     """What a call gives, which is repeated for as long as the system is out of order."""
     until = asyncio.get_running_loop().time() + patience
     while True:

@@ -27,7 +27,9 @@ class Figures:
         fewest_cuts: of the subscriber that was cut least often.
         tool_calls: with a result.
         unknown_calls: whose outcome is unknown.
+        refused: messages that their session was too busy for.
         cancelled: runs that a user stopped.
+        interrupted: runs that made way for a later message.
         model_calls: that the runs needed.
         wasted_calls: that were made again because their answer got lost.
         probes: calls that were made once all was healed.
@@ -49,7 +51,9 @@ class Figures:
     fewest_cuts: int
     tool_calls: int
     unknown_calls: int
+    refused: int
     cancelled: int
+    interrupted: int
     model_calls: int
     wasted_calls: int
     probes: int
