@@ -22,7 +22,7 @@ SUITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup run check lint types proto proto-check lint-proto imports test test-unit test-e2e \
-	bench format clean
+	chaos bench format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -79,6 +79,9 @@ test-unit: setup ## the tests that need no running system
 
 test-e2e: setup ## the tests of the running system
 	$(BIN)/pytest tests/e2e $(PYTEST_ARGS)
+
+chaos: setup ## break everything while 1,000 runs go on, and look for what got lost: about 5 minutes
+	CHATMIND_CHAOS=long $(BIN)/pytest tests/chaos/test_campaign.py -s $(PYTEST_ARGS)
 
 bench: $(PEERS) ## measurements, beside those of other projects (ARGS=...)
 	$(BIN)/python -m bench $(ARGS)
