@@ -19,7 +19,7 @@ MAX_KEY_BYTES = 200
 MAX_WAITING_KEYS = 100_000
 """How many keys are kept for a bus that is away; of more, the oldest are forgotten."""
 
-_PAUSE_PER_KEY, _LONGEST_PAUSE = 0.002, 0.010
+_PAUSE_PER_KEY, _LONGEST_PAUSE = 0.002, 0.020
 
 
 class Outbox:
@@ -50,7 +50,7 @@ class Outbox:
         """Send the keys that come in, all that have collected at once, until cancelled.
 
         After few keys the next ones are sent soon; after many more are given time to collect, so
-        that however many there are, sending takes no more than a hundred messages a second.
+        that however many there are, they are sent no more than fifty times a second.
 
         Args:
             send: sends them; returns when they are on their way.
