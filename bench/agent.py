@@ -92,7 +92,7 @@ class AgentStores:
         """A worker who takes runs for as long as the block lasts."""
         hints, limits = Hints(), WorkerLimits(runs_at_once=runs_at_once)
         worker = Worker(self.queue, turns, listener=hints, notifier=hints, limits=limits)
-        async with worker.working():
+        async with self.queue.together(), worker.working():
             yield
 
 

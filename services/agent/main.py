@@ -24,6 +24,7 @@ from services.agent.domain.agents import Agents
 from services.agent.domain.loop import Loop
 from services.agent.domain.plan import Planner
 from services.agent.domain.ports import ModelRegistry, Tool
+from services.agent.domain.queue import RunQueue
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
 from services.agent.domain.tools.current_time import current_time_tool
@@ -145,7 +146,9 @@ async def running_agent(
             )
         )
         if settings.role != "api":
-            await stack.enter_async_context(_worker(parts).working())
+            queue = PostgresRunQueue(parts.pool, new_id=new_id)
+            await stack.enter_async_context(queue.together())
+            await stack.enter_async_context(_worker(parts, queue).working())
         yield server
 
 
@@ -241,7 +244,7 @@ def _nothing(server: aio.Server) -> None:
     """A worker serves nothing but its health."""
 
 
-def _worker(parts: _Parts) -> Worker:
+def _worker(parts: _Parts, queue: RunQueue) -> Worker:
     settings = parts.settings
     loop = Loop(
         planner=Planner(parts.models, parts.tools, parts.knowledge),
@@ -249,7 +252,7 @@ def _worker(parts: _Parts) -> Worker:
         bounds=ToolBounds(seconds=settings.tool_seconds),
     )
     return Worker(
-        PostgresRunQueue(parts.pool, new_id=new_id),
+        queue,
         loop.run,
         listener=parts.bus.listener,
         notifier=parts.bus.notifier,

@@ -101,6 +101,15 @@ def memory_stores(*, tenant_queue_limit: int = TENANT_QUEUE_LIMIT) -> Stores:
     )
 
 
+@asynccontextmanager
+async def together_stores(pool: Pool, *, queue_limit: int = QUEUE_LIMIT) -> AsyncIterator[Stores]:
+    """Stores over a pool, whose workers commit together what they write at once."""
+    stores = postgres_stores(pool, queue_limit=queue_limit)
+    assert isinstance(stores.queue, PostgresRunQueue)
+    async with stores.queue.together():
+        yield stores
+
+
 def postgres_stores(
     pool: Pool, *, queue_limit: int = QUEUE_LIMIT, tenant_queue_limit: int = TENANT_QUEUE_LIMIT
 ) -> Stores:

@@ -7,7 +7,13 @@ import pytest
 from services.common.db import open_pool
 from tests.agent.database import empty, shared_database
 from tests.conftest import PostgresServer
-from tests.contracts.agent_stores import Stores, agent_pool, memory_stores, postgres_stores
+from tests.contracts.agent_stores import (
+    Stores,
+    agent_pool,
+    memory_stores,
+    postgres_stores,
+    together_stores,
+)
 from tests.pgbouncer import PgBouncer, pgbouncer
 
 
@@ -36,8 +42,8 @@ def memory_agent_stores() -> Stores:
 @pytest.fixture
 async def postgres_agent_stores(agent_database: str) -> AsyncIterator[Stores]:
     """Stores in PostgreSQL that hold nothing yet."""
-    async with agent_pool(await empty(agent_database)) as pool:
-        yield postgres_stores(pool)
+    async with agent_pool(await empty(agent_database)) as pool, together_stores(pool) as stores:
+        yield stores
 
 
 @pytest.fixture

@@ -100,6 +100,8 @@ def _fit_metadata(metadata: Mapping[str, Json]) -> dict[str, Json]:
     """Keeps the smallest entries where not all fit, so that one huge value drops alone."""
     entries = {_name(key): _fit_json(value) for key, value in metadata.items()}
     room = MAX_METADATA_BYTES - _BASE_BYTES
+    if _json_size(entries) <= room:
+        return entries
     kept = set[str]()
     for key, value in sorted(entries.items(), key=lambda entry: _json_size(entry[1])):
         room -= _json_size({key: value})

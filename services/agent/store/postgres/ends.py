@@ -11,51 +11,67 @@ from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.run_models import Run, Usage
-from services.agent.store.postgres.inserts import SAY, Batch
+from services.agent.store.postgres.inserts import (
+    FREE,
+    LOCKED,
+    SAY,
+    SKIPPING,
+    WAITING,
+    Write,
+    columns,
+)
 from services.agent.store.postgres.line import line_up
 from services.agent.store.postgres.rows import RUN, run_of
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.ids import NewId
 
-# A statement that waits for the session's row then reads that row as it is now, but all others as
-# they were before. So the end is one statement only where nothing depends on others: no run waits
-# behind it, and nothing is to be discarded; with $21 it is refused otherwise. $23 is how many open
-# calls the messages answer.
 _END = f"""
-WITH locked AS MATERIALIZED (
-    SELECT id, last_sequence, unfinished FROM chat_session
-    WHERE id = $10 AND (unfinished = 1 OR NOT $21)
-    FOR NO KEY UPDATE
-), held AS (
+WITH held AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::boolean[], $17::text[],
+        $18::text[], $19::text[], $20::text[], $21::integer[], $22::bigint[], $23::bigint[],
+        $24::integer[], $25::text[]
+    ) WITH ORDINALITY AS held (
+        session_id, run_id, epoch, drafts, held, state, stop_reason, error_reason, error_message,
+        steps, input_tokens, output_tokens, open_calls, cut_off, number)
+), locked AS MATERIALIZED (
+    {LOCKED}
+), free AS MATERIALIZED (
+    {FREE}
+), written AS (
     UPDATE run SET
-        state = $14, stop_reason = $15, error_reason = $16, error_message = $17,
-        step_count = step_count + $18, input_tokens = input_tokens + $19,
-        output_tokens = output_tokens + $20, cancel_reason = NULL, lease_until = NULL,
-        place = NULL, end_time = clock_timestamp()
-    FROM locked
-    WHERE run.id = $11 AND run.epoch = $12 AND run.end_time IS NULL
-      AND (run.lease_until IS NOT NULL) = $13
-      AND (run.cancel_reason IS NULL OR run.cancel_reason = $15)
-      AND (NOT $21 OR NOT run.discarded)
-      AND $23 = (
+        state = held.state, stop_reason = held.stop_reason, error_reason = held.error_reason,
+        error_message = held.error_message, step_count = step_count + held.steps,
+        input_tokens = run.input_tokens + held.input_tokens,
+        output_tokens = run.output_tokens + held.output_tokens,
+        cancel_reason = NULL, lease_until = NULL, place = NULL, end_time = clock_timestamp()
+    FROM held
+    JOIN locked ON locked.id = held.session_id
+    JOIN free ON free.id = held.run_id
+    WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.end_time IS NULL
+      AND (run.lease_until IS NOT NULL) = held.held
+      AND (run.cancel_reason IS NULL OR run.cancel_reason = held.stop_reason)
+      AND (NOT $26 OR NOT run.discarded AND locked.unfinished = 1)
+      AND held.open_calls = (
         SELECT count(*) FROM tool_call
         WHERE tool_call.run_id = run.id AND tool_call.state IN ('planned', 'started'))
-    RETURNING {RUN}, locked.last_sequence, locked.unfinished, run.end_time AS moment
+    RETURNING {RUN}, locked.last_sequence, locked.unfinished, held.drafts, held.cut_off,
+        held.number, run.end_time AS moment
 ), counted AS (
     UPDATE chat_session SET
-        last_sequence = held.last_sequence + cardinality($1::uuid[]),
-        unfinished = held.unfinished - 1, update_time = held.moment
-    FROM held WHERE chat_session.id = held.session_id
+        last_sequence = written.last_sequence + written.drafts,
+        unfinished = written.unfinished - 1, update_time = written.moment
+    FROM written WHERE chat_session.id = written.session_id
 ), said AS (
     {SAY}
 ), closed AS (
     UPDATE tool_call SET
         state = CASE tool_call.state WHEN 'started' THEN 'unknown' ELSE 'failed' END,
-        error = $22, end_time = held.moment
-    FROM held
-    WHERE tool_call.run_id = held.id AND tool_call.state IN ('planned', 'started')
+        error = written.cut_off, end_time = written.moment
+    FROM written
+    WHERE tool_call.run_id = written.id AND tool_call.state IN ('planned', 'started')
 )
-SELECT * FROM held
+SELECT * FROM written
 """
 _LOCK_SESSION = "SELECT id FROM chat_session WHERE id = $1 FOR NO KEY UPDATE"
 _OPEN_CALLS = """
@@ -91,17 +107,35 @@ class End:
     open_calls: Sequence[ToolCall] = ()
 
 
+async def finish_runs(
+    pool: Pool, ends: Sequence[End], *, new_id: NewId
+) -> Sequence[Sequence[Message] | None]:
+    """Commit the ends of some runs in one statement; gives the last messages of each.
+
+    None for those that it leaves out, as they cannot be ended so: a lock would have to be waited
+    for, another run waits behind it, its messages are to be discarded, or it is no longer held.
+    """
+    writes = [_write(end, new_id) for end in ends]
+    skipping = _END.replace(WAITING, SKIPPING)
+    async with connection(pool) as lent:
+        rows = await lent.fetch(skipping, *columns(writes), True)
+    written = {row["number"]: row for row in rows}
+    return [
+        write.committed(written[number]) if number in written else None
+        for number, write in enumerate(writes, start=1)
+    ]
+
+
 async def finish_run(pool: Pool, end: End, *, new_id: NewId) -> list[Message]:
-    """Commit the end of a run; gives its last messages.
+    """Commit the end of a run, whatever else that takes; gives its last messages.
+
+    What depends on other rows is left to a transaction that has the session locked from its
+    beginning: a statement that has to wait for it reads that row as it is then, but all others as
+    they were before.
 
     Raises:
         FencedError: the run is not as it has to be, or is to end otherwise.
     """
-    async with connection(pool) as lent:
-        batch = _last_batch(end, new_id)
-        ended = await _end(lent, end, batch, alone=True)
-        if ended is not None:
-            return batch.committed(ended)
     async with transaction(pool) as lent:
         await lock_session(lent, end.run.session_id)
         _, messages = await end_run(lent, end, new_id=new_id)
@@ -120,26 +154,23 @@ async def end_run(lent: PooledConnection, end: End, *, new_id: NewId) -> tuple[R
         FencedError: the run is not as it has to be, or is to end otherwise.
     """
     open_calls = [_call_of(row) for row in await lent.fetch(_OPEN_CALLS, end.run.id)]
-    end = replace(end, open_calls=open_calls)
-    batch = _last_batch(end, new_id)
-    ended = await _end(lent, end, batch, alone=False)
+    write = _write(replace(end, open_calls=open_calls), new_id)
+    ended = await lent.fetchrow(_END, *columns([write]), False)
     if ended is None:
         raise FencedError
     if ended["discarded"]:
         await lent.execute(_DISCARD, end.run.session_id, end.run.turn)
     if ended["unfinished"] > 1:
         await line_up(lent, end.run.session_id)
-    return run_of(ended), batch.committed(ended)
+    return run_of(ended), write.committed(ended)
 
 
-async def _end(lent: PooledConnection, end: End, batch: Batch, *, alone: bool) -> Record | None:
+def _write(end: End, new_id: NewId) -> Write:
     ending = end.ending
-    return await lent.fetchrow(
-        _END,
-        *batch.columns,
-        end.run.session_id,
-        end.run.id,
+    return Write.of(
+        end.run,
         end.epoch,
+        last_messages(end.open_calls, ending, end.closing),
         end.held,
         ending.state.value,
         ending.stop_reason.value,
@@ -148,14 +179,10 @@ async def _end(lent: PooledConnection, end: End, batch: Batch, *, alone: bool) -
         end.steps,
         end.usage.input_tokens,
         end.usage.output_tokens,
-        alone,
-        cut_off_word(ending),
         len(end.open_calls),
+        cut_off_word(ending),
+        new_id=new_id,
     )
-
-
-def _last_batch(end: End, new_id: NewId) -> Batch:
-    return Batch.of(last_messages(end.open_calls, end.ending, end.closing), new_id)
 
 
 def _call_of(row: Record) -> ToolCall:

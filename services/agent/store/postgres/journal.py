@@ -1,6 +1,10 @@
 """What the worker that holds a run writes: one statement each, fenced by the epoch."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import asyncpg
+from asyncpg import Record
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
@@ -10,8 +14,18 @@ from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.store.codec import offered_to_json
-from services.agent.store.postgres.ends import End, finish_run
-from services.agent.store.postgres.inserts import NUMBER, SAY, Batch
+from services.agent.store.postgres.ends import End, finish_run, finish_runs
+from services.agent.store.postgres.inserts import (
+    FREE,
+    LOCKED,
+    NUMBER,
+    SAY,
+    SKIPPING,
+    WAITING,
+    Write,
+    columns,
+)
+from services.agent.store.postgres.together import Together
 from services.common.db import Pool, connection
 from services.common.ids import NewId
 
@@ -36,17 +50,27 @@ WITH held AS (
 SELECT id FROM held
 """
 _ASK = f"""
-WITH locked AS MATERIALIZED (
-    SELECT id, last_sequence FROM chat_session WHERE id = $10 FOR NO KEY UPDATE
-), held AS (
+WITH held AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::bigint[], $17::bigint[]
+    ) WITH ORDINALITY AS held (
+        session_id, run_id, epoch, drafts, input_tokens, output_tokens, number)
+), locked AS MATERIALIZED (
+    {LOCKED}
+), free AS MATERIALIZED (
+    {FREE}
+), written AS (
     UPDATE run SET
-        state = 'executing', step_count = step_count + 1, input_tokens = input_tokens + $13,
-        output_tokens = output_tokens + $14
-    FROM locked
-    WHERE run.id = $11 AND run.epoch = $12 AND run.lease_until IS NOT NULL
+        state = 'executing', step_count = step_count + 1,
+        input_tokens = run.input_tokens + held.input_tokens,
+        output_tokens = run.output_tokens + held.output_tokens
+    FROM held
+    JOIN locked ON locked.id = held.session_id
+    JOIN free ON free.id = held.run_id
+    WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.lease_until IS NOT NULL
       AND run.cancel_reason IS NULL
     RETURNING run.id, run.session_id, run.turn, run.step_count, run.discarded,
-        locked.last_sequence, clock_timestamp() AS moment
+        locked.last_sequence, held.drafts, held.number, clock_timestamp() AS moment
 ), numbered AS (
     {NUMBER}
 ), said AS (
@@ -55,36 +79,135 @@ WITH locked AS MATERIALIZED (
     INSERT INTO tool_call (
         run_id, step, place, call_id, tool_name, state, attempts, plan_time, start_time)
     SELECT
-        held.id, held.step_count, call.place - 1, call.id, call.name,
+        written.id, written.step_count, call.place, call.id, call.name,
         CASE WHEN call.starts THEN 'started' ELSE 'planned' END, call.starts::integer,
-        held.moment, CASE WHEN call.starts THEN held.moment END
-    FROM held, unnest($15::text[], $16::text[], $17::boolean[])
-        WITH ORDINALITY AS call (id, name, starts, place)
+        written.moment, CASE WHEN call.starts THEN written.moment END
+    FROM unnest($18::integer[], $19::integer[], $20::text[], $21::text[], $22::boolean[])
+        AS call (number, place, id, name, starts)
+    JOIN written ON written.number = call.number
 )
-SELECT * FROM held
+SELECT * FROM written
 """
 _ANSWER = f"""
-WITH locked AS MATERIALIZED (
-    SELECT id, last_sequence FROM chat_session WHERE id = $10 FOR NO KEY UPDATE
-), held AS (
-    UPDATE run SET state = coalesce($13, state)
-    FROM locked
-    WHERE run.id = $11 AND run.epoch = $12 AND run.lease_until IS NOT NULL
+WITH held AS MATERIALIZED (
+    SELECT * FROM unnest($12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::text[])
+        WITH ORDINALITY AS held (session_id, run_id, epoch, drafts, state, number)
+), locked AS MATERIALIZED (
+    {LOCKED}
+), free AS MATERIALIZED (
+    {FREE}
+), written AS (
+    UPDATE run SET state = coalesce(held.state, run.state)
+    FROM held
+    JOIN locked ON locked.id = held.session_id
+    JOIN free ON free.id = held.run_id
+    WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.lease_until IS NOT NULL
       AND run.cancel_reason IS NULL
     RETURNING run.id, run.session_id, run.turn, run.step_count, run.discarded,
-        locked.last_sequence, clock_timestamp() AS moment
+        locked.last_sequence, held.drafts, held.number, clock_timestamp() AS moment
 ), numbered AS (
     {NUMBER}
 ), said AS (
     {SAY}
 ), closed AS (
-    UPDATE tool_call SET state = result.state, error = result.error, end_time = held.moment
-    FROM held, unnest($5::text[], $14::text[], $15::text[]) AS result (call_id, state, error)
-    WHERE tool_call.run_id = held.id AND tool_call.step = held.step_count
+    UPDATE tool_call SET state = result.state, error = result.error, end_time = written.moment
+    FROM unnest($17::integer[], $18::text[], $19::text[], $20::text[])
+        AS result (number, call_id, state, error)
+    JOIN written ON written.number = result.number
+    WHERE tool_call.run_id = written.id AND tool_call.step = written.step_count
       AND tool_call.call_id = result.call_id
 )
-SELECT * FROM held
+SELECT * FROM written
 """
+_ASK_PARTS, _ANSWER_PARTS = 4, 3
+
+
+class JournalWriter:
+    """The writes of all runs that a worker holds; those that come at once are committed together.
+
+    A write that cannot be made at once, as somebody else holds a lock on its session or its run,
+    or as the run is lost, is made alone: only then it waits, or is refused.
+    """
+
+    def __init__(self, pool: Pool, *, new_id: NewId) -> None:
+        self.pool = pool
+        self.new_id = new_id
+        self._asks = Together("write questions", self._ask_together)
+        self._answers = Together("write results", self._answer_together)
+        self._ends = Together("write ends", self._end_together)
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Commit together what comes at once, for as long as the block lasts."""
+        async with AsyncExitStack() as stack:
+            for kind in (self._asks, self._answers, self._ends):
+                await stack.enter_async_context(kind.open())
+            yield
+
+    async def ask(self, write: Write) -> Record:
+        """The row of a message with calls that is committed now.
+
+        Raises:
+            FencedError: the run is no longer the writer's.
+        """
+        written = await self._asks.call(write)
+        if written is None:
+            return await self._alone(_ASK, write, part_width=_ASK_PARTS)
+        return written
+
+    async def answer(self, write: Write) -> Record:
+        """The row of results that are committed now.
+
+        Raises:
+            FencedError: the run is no longer the writer's.
+        """
+        written = await self._answers.call(write)
+        if written is None:
+            return await self._alone(_ANSWER, write, part_width=_ANSWER_PARTS)
+        return written
+
+    async def end(self, end: End) -> Sequence[Message]:
+        """The last messages of a run that has ended now.
+
+        Raises:
+            FencedError: the run is no longer the writer's, or is to end otherwise.
+        """
+        messages = await self._ends.call(end)
+        if messages is None:
+            return await finish_run(self.pool, end, new_id=self.new_id)
+        return messages
+
+    async def _ask_together(self, writes: Sequence[Write]) -> Sequence[Record | None]:
+        return await self._together(_ASK, writes, part_width=_ASK_PARTS)
+
+    async def _answer_together(self, writes: Sequence[Write]) -> Sequence[Record | None]:
+        return await self._together(_ANSWER, writes, part_width=_ANSWER_PARTS)
+
+    async def _end_together(self, ends: Sequence[End]) -> Sequence[Sequence[Message] | None]:
+        try:
+            return await finish_runs(self.pool, ends, new_id=self.new_id)
+        except asyncpg.PostgresError:
+            return [None] * len(ends)
+
+    async def _together(
+        self, statement: str, writes: Sequence[Write], *, part_width: int
+    ) -> Sequence[Record | None]:
+        skipping = statement.replace(WAITING, SKIPPING)
+        try:
+            async with connection(self.pool) as lent:
+                rows = await lent.fetch(skipping, *columns(writes, part_width=part_width))
+        except asyncpg.PostgresError:
+            # One of them cannot be written; alone, it meets its error alone.
+            return [None] * len(writes)
+        written = {row["number"]: row for row in rows}
+        return [written.get(number) for number in range(1, len(writes) + 1)]
+
+    async def _alone(self, statement: str, write: Write, *, part_width: int) -> Record:
+        async with connection(self.pool) as lent:
+            written = await lent.fetchrow(statement, *columns([write], part_width=part_width))
+        if written is None:
+            raise FencedError
+        return written
 
 
 class PostgresRunJournal:
@@ -94,51 +217,50 @@ class PostgresRunJournal:
     too; where it is wrong, after a recovery say, the end looks for itself.
     """
 
-    def __init__(self, pool: Pool, claim: Claim, *, new_id: NewId) -> None:
-        self._pool = pool
-        self._claim = claim
-        self._key = (claim.run.id, claim.epoch)
-        self._new_id = new_id
+    def __init__(self, writer: JournalWriter, claim: Claim) -> None:
+        self._writer = writer
+        self._run = claim.run
+        self._epoch = claim.epoch
         self._open: list[ToolCall] = []
 
     async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
-        async with connection(self._pool) as lent:
-            told = None if offered is None else offered_to_json(offered)
-            if await lent.fetchval(_SET_STATE, *self._key, state.value, told) is None:
-                raise FencedError
+        told = None if offered is None else offered_to_json(offered)
+        await self._change(_SET_STATE, state.value, told)
 
     async def append_assistant(
         self, draft: Draft, *, usage: Usage, starting: Collection[int] = ()
     ) -> Message:
-        calls = draft.tool_calls
-        self._open = list(calls)
-        [message] = await self._append(
-            _ASK,
+        self._open = list(draft.tool_calls)
+        write = Write.of(
+            self._run,
+            self._epoch,
             [draft],
             usage.input_tokens,
             usage.output_tokens,
-            [call.id for call in calls],
-            [call.name for call in calls],
-            [place in starting for place in range(len(calls))],
+            new_id=self._writer.new_id,
+            parts=[
+                (place, call.id, call.name, place in starting)
+                for place, call in enumerate(draft.tool_calls)
+            ],
         )
+        [message] = write.committed(await self._writer.ask(write))
         return message
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
-        async with connection(self._pool) as lent:
-            if await lent.fetchval(_START_CALLS, *self._key, call_ids) is None:
-                raise FencedError
+        await self._change(_START_CALLS, call_ids)
 
     async def append_tool_results(
         self, drafts: Sequence[Draft], *, then: RunState | None = None
     ) -> Sequence[Message]:
-        outcomes = [outcome_of(draft) for draft in drafts]
-        messages = await self._append(
-            _ANSWER,
+        write = Write.of(
+            self._run,
+            self._epoch,
             drafts,
             None if then is None else then.value,
-            [state.value for state, _ in outcomes],
-            [error for _, error in outcomes],
+            new_id=self._writer.new_id,
+            parts=[_closed(draft) for draft in drafts],
         )
+        messages = write.committed(await self._writer.answer(write))
         answered = {draft.tool_call_id for draft in drafts}
         self._open = [call for call in self._open if call.id not in answered]
         return messages
@@ -151,26 +273,23 @@ class PostgresRunJournal:
         usage: Usage | None = None,
         steps: int = 0,
     ) -> Sequence[Message]:
-        run, epoch = self._claim.run, self._claim.epoch
         end = End(
-            run,
-            epoch,
+            self._run,
+            self._epoch,
             ending,
             closing,
             usage=usage or Usage(),
             steps=steps,
             open_calls=self._open,
         )
-        return await finish_run(self._pool, end, new_id=self._new_id)
+        return await self._writer.end(end)
 
-    async def _append(
-        self, statement: str, drafts: Sequence[Draft], *more: object
-    ) -> list[Message]:
-        batch = Batch.of(drafts, self._new_id)
-        async with connection(self._pool) as lent:
-            held = await lent.fetchrow(
-                statement, *batch.columns, self._claim.run.session_id, *self._key, *more
-            )
-        if held is None:
-            raise FencedError
-        return batch.committed(held)
+    async def _change(self, statement: str, *values: object) -> None:
+        async with connection(self._writer.pool) as lent:
+            if await lent.fetchval(statement, self._run.id, self._epoch, *values) is None:
+                raise FencedError
+
+
+def _closed(result: Draft) -> tuple[object, ...]:
+    state, error = outcome_of(result)
+    return result.tool_call_id, state.value, error

@@ -1,6 +1,7 @@
 """The queue of runs in PostgreSQL: leases on rows, by the database's clock alone."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import asyncpg
@@ -12,7 +13,7 @@ from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
 from services.agent.domain.run_models import StopReason
 from services.agent.store.codec import settings_from_json
-from services.agent.store.postgres.journal import PostgresRunJournal
+from services.agent.store.postgres.journal import JournalWriter, PostgresRunJournal
 from services.agent.store.postgres.rows import RUN, message_of, run_of
 from services.common.db import Pool, connection
 from services.common.identity import Identity
@@ -109,7 +110,11 @@ class PostgresRunQueue:
 
     def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self._pool = pool
-        self._new_id = new_id
+        self._writer = JournalWriter(pool, new_id=new_id)
+
+    def together(self) -> AbstractAsyncContextManager[None]:
+        """Commit together what runs write at once, for as long as the block lasts."""
+        return self._writer.together()
 
     async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
         async with connection(self._pool) as lent:
@@ -145,7 +150,7 @@ class PostgresRunQueue:
         )
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
-        return PostgresRunJournal(self._pool, claim, new_id=self._new_id)
+        return PostgresRunJournal(self._writer, claim)
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         async with connection(self._pool) as lent:

@@ -13,7 +13,7 @@ from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.run_models import Run
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import RequestKey
-from services.agent.store.postgres.inserts import SAY, Batch
+from services.agent.store.postgres.inserts import SAY, Write, draft_columns
 from services.agent.store.postgres.line import PLACE
 from services.agent.store.postgres.rows import RUN, run_of
 from services.common.db import PooledConnection
@@ -23,7 +23,7 @@ from services.common.ids import NewId
 _START = f"""
 WITH locked AS MATERIALIZED (
     SELECT id, tenant, user_id, agent_id, last_sequence, unfinished FROM chat_session
-    WHERE tenant = $10 AND user_id = $11 AND id = $12
+    WHERE tenant = $12 AND user_id = $13 AND id = $14
     FOR NO KEY UPDATE
 ), facts AS MATERIALIZED (
     SELECT
@@ -33,38 +33,39 @@ WITH locked AS MATERIALIZED (
               AND (agent.owner_user_id = locked.user_id OR agent.visibility = 'tenant')
         ) AS has_agent,
         (SELECT count(*) FROM (
-            SELECT FROM run WHERE tenant = $10 AND end_time IS NULL LIMIT $17
+            SELECT FROM run WHERE tenant = $12 AND end_time IS NULL LIMIT $19
         ) AS counted) AS of_tenant
     FROM locked
 ), admitted AS MATERIALIZED (
     SELECT locked.*, clock_timestamp() AS moment FROM locked, facts
-    WHERE has_agent AND unfinished < $16 AND of_tenant < $17
+    WHERE has_agent AND unfinished < $18 AND of_tenant < $19
 ), remembered AS (
     INSERT INTO request (tenant, user_id, kind, id, digest, result_id)
-    SELECT tenant, user_id, 'start_run', $14, $15, $13 FROM admitted WHERE $14::uuid IS NOT NULL
+    SELECT tenant, user_id, 'start_run', $16, $17, $15 FROM admitted WHERE $16::uuid IS NOT NULL
     ON CONFLICT DO NOTHING
     RETURNING id
 ), started AS (
     INSERT INTO run (
         id, session_id, tenant, user_id, agent_id, message_id, turn, state, place, create_time)
     SELECT
-        $13, id, tenant, user_id, agent_id, ($1::uuid[])[1], last_sequence + 1, 'idle',
-        CASE WHEN unfinished = 0 THEN {PLACE.format(tenant="$10")} END, moment
-    FROM admitted WHERE $14::uuid IS NULL OR EXISTS (SELECT FROM remembered)
+        $15, id, tenant, user_id, agent_id, ($1::uuid[])[1], last_sequence + 1, 'idle',
+        CASE WHEN unfinished = 0 THEN {PLACE.format(tenant="$12")} END, moment
+    FROM admitted WHERE $16::uuid IS NULL OR EXISTS (SELECT FROM remembered)
     RETURNING {RUN}
-), held AS (
-    SELECT *, turn - 1 AS last_sequence, create_time AS moment FROM started
+), written AS (
+    SELECT *, turn - 1 AS last_sequence, create_time AS moment, 1 AS number FROM started
 ), counted AS (
     UPDATE chat_session SET
-        last_sequence = held.turn, unfinished = chat_session.unfinished + 1,
-        update_time = held.moment,
-        title = CASE WHEN title = '' AND held.turn = 1 THEN $18 ELSE title END
-    FROM held WHERE chat_session.id = held.session_id
+        last_sequence = written.turn, unfinished = chat_session.unfinished + 1,
+        update_time = written.moment,
+        title = CASE WHEN title = '' AND written.turn = 1 THEN $20 ELSE title END
+    FROM written WHERE chat_session.id = written.session_id
 ), said AS (
     {SAY}
 )
-SELECT held.*, locked.agent_id AS with_agent, locked.unfinished, facts.has_agent, facts.of_tenant
-FROM locked CROSS JOIN facts LEFT JOIN held ON true
+SELECT
+    written.*, locked.agent_id AS with_agent, locked.unfinished, facts.has_agent, facts.of_tenant
+FROM locked CROSS JOIN facts LEFT JOIN written ON true
 """
 
 
@@ -124,10 +125,12 @@ async def try_start(
         NotFoundError: the user has no such session.
     """
     identity, request = question.identity, question.request
-    batch = Batch.of([Draft(Role.USER, question.text)], new_id)
+    draft, message_id = Draft(Role.USER, question.text), new_id()
     row = await lent.fetchrow(
         _START,
-        *batch.columns,
+        *draft_columns([draft], [message_id]),
+        [1],
+        [1],
         identity.tenant,
         identity.user_id,
         question.session_id,
@@ -143,5 +146,6 @@ async def try_start(
     if row["id"] is None:
         agent_id = AgentId(str(row["with_agent"]))
         return Refused(agent_id, row["has_agent"], row["unfinished"], row["of_tenant"])
-    [message] = batch.committed(row)
-    return run_of(row), message
+    run = run_of(row)
+    [message] = Write(run, 0, [draft], [message_id]).committed(row)
+    return run, message

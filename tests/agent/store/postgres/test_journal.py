@@ -14,7 +14,7 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.endings import INTERRUPTED
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import ToolCallState
-from services.agent.domain.messages import Draft
+from services.agent.domain.messages import Draft, Message
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
 from services.common.db import Pool, connection
@@ -23,6 +23,8 @@ from services.common.session import Connection
 from tests.agent.line import check_line
 from tests.contracts.agent_stores import (
     ALICE,
+    AT_ONCE,
+    LEASE,
     Stores,
     agent_pool,
     answer,
@@ -31,6 +33,7 @@ from tests.contracts.agent_stores import (
     postgres_stores,
     request_key,
     result_of,
+    together_stores,
 )
 
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
@@ -93,9 +96,14 @@ async def pool(empty_tables: str) -> AsyncIterator[Pool]:
         yield pool
 
 
-@pytest.fixture
-def stores(pool: Pool) -> Stores:
-    return postgres_stores(pool, queue_limit=100)
+@pytest.fixture(params=["alone", "together"])
+async def stores(pool: Pool, request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+    """Stores whose workers commit each write alone, or with others."""
+    if request.param == "alone":
+        yield postgres_stores(pool, queue_limit=100)
+    else:
+        async with together_stores(pool, queue_limit=100) as stores:
+            yield stores
 
 
 @asynccontextmanager
@@ -258,18 +266,117 @@ class TestEnd:
         assert new.id == (await stores.claimed()).run.id
 
 
+class TestTogether:
+    """Writes of many runs in one statement: each is as if it were alone."""
+
+    async def test_each_run_gets_its_own_numbers_and_record(self, pool: Pool) -> None:
+        async with together_stores(pool) as stores:
+            runs = [await stores.started() for _ in range(30)]
+            claims = await stores.queue.claim(lease=LEASE, most=30)
+            journals = [stores.queue.journal(claim) for claim in claims]
+
+            for _ in range(3):
+                await asyncio.gather(
+                    *(
+                        each.append_assistant(asking(call("a")), usage=Usage(1, 2))
+                        for each in journals
+                    )
+                )
+                told = await asyncio.gather(
+                    *(each.append_tool_results([result_of(call("a"))]) for each in journals)
+                )
+            ends = await asyncio.gather(*(each.finish(ENDED, [answer()]) for each in journals))
+
+            assert {(7, "seen")} == {(each.sequence, each.text) for [each] in told}
+            assert {8} == {message.sequence for [message] in ends}
+            for run in runs:
+                said = await stores.said(run)
+                assert list(range(1, 9)) == [each.sequence for each in said]
+                assert {run.id} == {each.run_id for each in said}
+                ended = await stores.runs.get(ALICE, run.id)
+                assert (3, Usage(3, 6)) == (ended.step_count, ended.usage)
+                calls = await stores.runs.tool_calls(ALICE, run.id, Page())
+                assert [each.state for each in calls] == [ToolCallState.DONE] * 3
+        await check_line(pool)
+
+    async def test_one_that_has_to_wait_keeps_no_other_waiting(
+        self, gate: Gate, pool: Pool
+    ) -> None:
+        async with together_stores(pool) as stores:
+            runs = [await stores.started() for _ in range(5)]
+            claims = await stores.queue.claim(lease=LEASE, most=5)
+            journals = {claim.run.id: stores.queue.journal(claim) for claim in claims}
+            stuck = journals.pop(runs[0].id)
+            await gate.close()
+            async with started(stores.runs.start(ALICE, runs[0].session_id, SLOW)) as [first]:
+                await gate.waiting(1)
+                async with started(stuck.append_assistant(asking(call("a")), usage=Usage())) as [
+                    late
+                ]:
+                    done = await asyncio.gather(
+                        *(
+                            each.append_assistant(asking(call("a")), usage=Usage())
+                            for each in journals.values()
+                        )
+                    )
+                    await gate.waiting(2)
+                    await gate.open()
+                    await first
+                    message = await late
+
+        assert [each.sequence for each in done] == [2, 2, 2, 2]
+        assert message.sequence == 3
+        await check_line(pool)
+
+    async def test_one_that_is_lost_is_refused_and_the_others_are_not(self, pool: Pool) -> None:
+        async with together_stores(pool) as stores:
+            for _ in range(4):
+                await stores.started()
+            lost = await stores.queue.claim(lease=AT_ONCE, most=2)
+            held = await stores.queue.claim(lease=LEASE, most=4)
+            journals = [stores.queue.journal(claim) for claim in (*lost, *held)]
+
+            outcomes = await asyncio.gather(
+                *(each.append_assistant(asking(call("a")), usage=Usage()) for each in journals),
+                return_exceptions=True,
+            )
+
+        assert [FencedError] * 2 == [type(each) for each in outcomes[:2]]
+        assert [each.sequence for each in outcomes[2:] if isinstance(each, Message)] == [2] * 4
+        await check_line(pool)
+
+    async def test_one_that_cannot_be_stored_spoils_no_other(self, pool: Pool) -> None:
+        async with together_stores(pool) as stores:
+            for _ in range(3):
+                await stores.started()
+            claims = await stores.queue.claim(lease=LEASE, most=3)
+            bad, *good = [stores.queue.journal(claim) for claim in claims]
+            huge = replace(asking(call("a")), text="x" * (1024 * 1024 + 1))
+
+            failed, *told = await asyncio.gather(
+                bad.append_assistant(huge, usage=Usage()),
+                *(each.append_assistant(asking(call("a")), usage=Usage()) for each in good),
+                return_exceptions=True,
+            )
+
+        assert isinstance(failed, asyncpg.CheckViolationError)
+        assert [each.sequence for each in told if isinstance(each, Message)] == [2, 2]
+        await check_line(pool)
+
+
 class TestCost:
     async def test_a_step_is_two_statements_and_an_end_or_a_start_is_one(
         self, empty_tables: str
     ) -> None:
         """Each of them commits by itself, in one round trip."""
         async with agent_pool(empty_tables, max_size=1) as pool:
-            stores, count = postgres_stores(pool), Counter[str]()
-            await live(stores, Counter())
-            async with connection(pool) as lent:
-                lent.add_query_logger(lambda logged: count.update([logged.query]))
+            count = Counter[str]()
+            async with together_stores(pool) as stores:
+                await live(stores, Counter())
+                async with connection(pool) as lent:
+                    lent.add_query_logger(lambda logged: count.update([logged.query]))
 
-            taken = await live(stores, count)
+                taken = await live(stores, count)
 
         assert taken == {"start": 1, "step": 2, "end": 1}
 
