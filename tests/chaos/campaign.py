@@ -23,14 +23,14 @@ from tests.chaos.system import ENOUGH, Size, System, open_system
 from tests.faults.proxy import Proxy
 
 _PROBES = 200
-_CANCELS = 0.04
-# What to do where the session is busy, and how many of a hundred messages say so.
-_MODES = {
-    gateway_service_pb2.WHEN_BUSY_ENQUEUE: 88,
-    gateway_service_pb2.WHEN_BUSY_REJECT: 4,
-    gateway_service_pb2.WHEN_BUSY_INTERRUPT: 4,
-    gateway_service_pb2.WHEN_BUSY_ROLLBACK: 4,
-}
+# Of a hundred messages, so many are followed by another before they can be answered, and so many
+# are thought better of.
+_FOLLOWED, _CANCELLED = 10, 4
+_MODES = (
+    gateway_service_pb2.WHEN_BUSY_REJECT,
+    gateway_service_pb2.WHEN_BUSY_INTERRUPT,
+    gateway_service_pb2.WHEN_BUSY_ROLLBACK,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +220,21 @@ class _Campaign:
         async with task_group() as group:
             for number in range(total):
                 session_id = self._session_ids[number % self._plan.sessions]
-                text = f"r{number} {self._plan.script}"
-                group.create_task(self._send(session_id, text))
+                group.create_task(self._send(session_id, number))
                 await asyncio.sleep(self._plan.pace.seconds / total)
 
-    async def _send(self, session_id: str, text: str) -> None:
-        """Send a message, now and then to a session that is busy, and now and then think better."""
-        [mode] = self._chance.choices(list(_MODES), weights=list(_MODES.values()))
-        submit = await self._clients.submit(session_id, text, when_busy=mode)
-        if submit.outcome is Outcome.OK and self._chance.random() < _CANCELS:
-            await asyncio.sleep(self._chance.uniform(0, 1))
+    async def _send(self, session_id: str, number: int) -> None:
+        """Send a message, and now and then meddle with its run a moment later."""
+        text = f"r{number} {self._plan.script}"
+        submit = await self._clients.submit(session_id, text)
+        meddling, moment = self._chance.randrange(100), self._chance.uniform(0, 1)
+        if meddling < _FOLLOWED:
+            await asyncio.sleep(moment)
+            mode = _MODES[meddling % len(_MODES)]
+            text = f"r{number}-again {self._plan.script}"
+            await self._clients.submit(session_id, text, when_busy=mode)
+        elif meddling < _FOLLOWED + _CANCELLED and submit.outcome is Outcome.OK:
+            await asyncio.sleep(moment)
             await self._clients.cancel(submit.run_id)
 
     async def _all_delivered(self) -> None:

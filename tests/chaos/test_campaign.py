@@ -35,7 +35,7 @@ SHORT = Plan(
 )
 LONG = Plan(
     Size(workers=6, gateways=2, runs_at_once=4, tool_seconds=0.15),
-    sessions=105,
+    sessions=100,
     runs=10,
     script=SCRIPT,
     subscribers=50,
@@ -51,9 +51,9 @@ LONG = Plan(
         "subscribers": 50,
         "fewest_cuts": 20,
         "tool_calls": 5000,
-        "refused": 5,
+        "refused": 10,
         "cancelled": 10,
-        "interrupted": 20,
+        "interrupted": 30,
         "samples": 500,
     },
 )
