@@ -24,7 +24,7 @@ from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.journal import HintingJournal, patiently
 from services.agent.domain.outcome import Outcome
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.queue import Claim, RunQueue
+from services.agent.domain.queue import Caution, Claim, RunQueue
 from services.common.errors import (
     AbortedError,
     ResourceExhaustedError,
@@ -59,6 +59,11 @@ class WorkerLimits:
     lease: timedelta = timedelta(seconds=30)
     crash_limit: int = 5
     stop_grace: float = 0.5
+
+    @property
+    def suspected_at(self) -> int:
+        """The loss of a worker from which on a run is suspected: the last but one it is allowed."""
+        return max(self.crash_limit - 2, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,11 +141,19 @@ class Worker:
     async def _claim(self, most: int) -> list[_Held]:
         until = asyncio.get_running_loop().time() + self._lease
         try:
-            claims = await self._queue.claim(lease=self._limits.lease, most=most)
+            claims = await self._queue.claim(
+                lease=self._limits.lease, most=most, caution=self._caution()
+            )
         except ServiceError as error:
             self._log.warning("no runs can be taken", reason=error.reason)
             return []
         return [_Held(claim, self._journal(claim), until) for claim in claims]
+
+    def _caution(self) -> Caution:
+        """Take suspected runs one at a time, so that one is not the end of all others."""
+        limit = self._limits.suspected_at
+        in_hand = any(held.claim.crashes >= limit for held in self._held)
+        return Caution(limit, most=0 if in_hand else 1)
 
     def _journal(self, claim: Claim) -> RunJournal:
         return HintingJournal(

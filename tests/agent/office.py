@@ -12,7 +12,7 @@ from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.queue import Claim, RunQueue, Standing
+from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
 from services.agent.worker import Worker, WorkerLimits
 from services.common.db import Pool, connection
@@ -183,9 +183,11 @@ class Faulty:
         self.overtaken = False
         self.asked = {name: asyncio.Event() for name in self.CALLS}
 
-    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
+    async def claim(
+        self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
+    ) -> Sequence[Claim]:
         self._fail("claim")
-        return await self._queue.claim(lease=lease, most=most)
+        return await self._queue.claim(lease=lease, most=most, caution=caution)
 
     async def context(self, claim: Claim) -> RunContext:
         return await self._queue.context(claim)

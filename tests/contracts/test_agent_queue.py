@@ -17,7 +17,7 @@ from services.agent.domain.models import (
     Window,
 )
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.queue import Standing
+from services.agent.domain.queue import Caution, Standing
 from services.agent.domain.run_models import Offered, RunError, RunState, StopReason, Usage
 from services.common.identity import Identity
 from services.common.ids import new_id
@@ -144,6 +144,26 @@ class TestClaims:
         await stores.queue.hand_back(stale)
 
         assert claim.run == await stores.runs.get(ALICE, claim.run.id)
+
+    async def test_suspected_runs_are_taken_a_few_at_a_time(self, stores: Stores) -> None:
+        lost = {(await stores.started()).id for _ in range(3)}
+        for _ in range(2):
+            await stores.queue.claim(lease=AT_ONCE, most=3)
+        trusted = await stores.started()
+
+        none = await stores.queue.claim(lease=LEASE, most=9, caution=Caution(2, most=0))
+        two = await stores.queue.claim(lease=LEASE, most=9, caution=Caution(2, most=2))
+        rest = await stores.queue.claim(lease=LEASE, most=9, caution=Caution(2, most=2))
+
+        assert [trusted.id] == [claim.run.id for claim in none]
+        assert (len(two), len(rest)) == (2, 1)
+        assert lost == {claim.run.id for claim in [*two, *rest]}
+
+    async def test_runs_that_lost_fewer_workers_are_not_suspected(self, stores: Stores) -> None:
+        await stores.started()
+        await stores.queue.claim(lease=AT_ONCE, most=1)
+
+        assert len(await stores.queue.claim(lease=LEASE, most=1, caution=Caution(2, most=0))) == 1
 
 
 class TestLeases:

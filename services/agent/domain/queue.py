@@ -42,14 +42,38 @@ class Standing:
     agent_gone: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """How many runs a worker takes that may be what workers are lost to.
+
+    Attributes:
+        crashes: a run is suspected once so many were lost while they held it.
+        most: how many suspected ones are taken at most.
+    """
+
+    crashes: int
+    most: int
+
+
+TRUSTING: Final = Caution(crashes=2**31 - 1, most=0)
+"""Suspects no run."""
+
+
 class RunQueue(Protocol):
     """What workers take runs from; times are the database's, never the worker's."""
 
-    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
+    async def claim(
+        self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
+    ) -> Sequence[Claim]:
         """Take runs whose worker was lost, then waiting ones, one of each tenant in turn.
 
         Only the first unfinished run of a session is given out, to one worker at a time. Within a
         tenant the longest wait counts.
+
+        Args:
+            lease: how long they are held without being renewed.
+            most: how many are taken at most.
+            caution: which of those whose worker was lost are suspected.
         """
 
     async def context(self, claim: Claim) -> RunContext:

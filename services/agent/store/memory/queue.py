@@ -10,7 +10,7 @@ from services.agent.domain.errors import AgentDeletedError
 from services.agent.domain.ledger import ToolCallState
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Agent, RunId
-from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
+from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import Run, RunState
 from services.agent.store.memory.database import Held, MemoryDatabase, bounded
 from services.agent.store.memory.journal import MemoryRunJournal, held_by, holds
@@ -23,8 +23,13 @@ class MemoryRunQueue:
     def __init__(self, database: MemoryDatabase) -> None:
         self._db = database
 
-    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
-        candidates = [*self._lapsed(), *self._db.waiting()][:most]
+    async def claim(
+        self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
+    ) -> Sequence[Claim]:
+        lapsed = list(self._lapsed())
+        suspected = [held for held in lapsed if held.crashes + 1 >= caution.crashes]
+        trusted = [held for held in lapsed if held.crashes + 1 < caution.crashes]
+        candidates = [*suspected[: caution.most], *trusted, *self._db.waiting()][:most]
         return [self._take(held, lease) for held in candidates]
 
     async def context(self, claim: Claim) -> RunContext:

@@ -10,7 +10,7 @@ from asyncpg import Record
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
-from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim, Standing
+from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import StopReason
 from services.agent.store.codec import settings_from_json
 from services.agent.store.postgres.journal import JournalWriter, PostgresRunJournal
@@ -19,18 +19,24 @@ from services.common.db import Pool, connection
 from services.common.identity import Identity
 from services.common.ids import NewId
 
-# Lapsed leases come first. What the agent is like when the run is first taken stays with the run.
+# Lapsed leases come first; of suspected runs there are $4 at most. What the agent is like when the
+# run is first taken stays with the run.
 _CLAIM = f"""
-WITH lapsed AS MATERIALIZED (
-    SELECT id FROM run WHERE lease_until < statement_timestamp()
-    ORDER BY lease_until LIMIT $2
+WITH suspected AS MATERIALIZED (
+    SELECT id FROM run WHERE lease_until < statement_timestamp() AND crashes >= $3 - 1
+    ORDER BY lease_until LIMIT least($2::bigint, $4::bigint)
+    FOR UPDATE SKIP LOCKED
+), lapsed AS MATERIALIZED (
+    SELECT id FROM run WHERE lease_until < statement_timestamp() AND crashes < $3 - 1
+    ORDER BY lease_until LIMIT $2 - (SELECT count(*) FROM suspected)
     FOR UPDATE SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT id FROM run
     WHERE place IS NOT NULL AND NOT EXISTS (
         SELECT FROM run AS held
         WHERE held.session_id = run.session_id AND held.lease_until IS NOT NULL)
-    ORDER BY place, create_time LIMIT $2 - (SELECT count(*) FROM lapsed)
+    ORDER BY place, create_time
+    LIMIT $2 - (SELECT count(*) FROM suspected) - (SELECT count(*) FROM lapsed)
     FOR UPDATE OF run SKIP LOCKED
 )
 UPDATE run SET
@@ -41,7 +47,8 @@ UPDATE run SET
         SELECT to_jsonb(agent) FROM agent
         WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
           AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')))
-WHERE id IN (SELECT id FROM lapsed UNION ALL SELECT id FROM next)
+WHERE id IN (
+    SELECT id FROM suspected UNION ALL SELECT id FROM lapsed UNION ALL SELECT id FROM next)
 RETURNING {RUN}, epoch, crashes
 """
 _RENEW = """
@@ -116,11 +123,13 @@ class PostgresRunQueue:
         """Commit together what runs write at once, for as long as the block lasts."""
         return self._writer.together()
 
-    async def claim(self, *, lease: timedelta, most: int) -> Sequence[Claim]:
+    async def claim(
+        self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
+    ) -> Sequence[Claim]:
         async with connection(self._pool) as lent:
             for _ in range(_TRIES):
                 try:
-                    rows = await lent.fetch(_CLAIM, lease, most)
+                    rows = await lent.fetch(_CLAIM, lease, most, caution.crashes, caution.most)
                 except asyncpg.UniqueViolationError:
                     # Two runs of one session stood in line. One at a time, the second is seen to
                     # have to wait.
