@@ -375,12 +375,25 @@ class TestCancel:
         assert blocked.begun == {}
 
     async def test_of_a_storm_of_cancels_each_is_quick_and_final(self, office: Office) -> None:
-        """T-D10: 500 runs, half of them amid a tool call, are cancelled at random times."""
-        hung = Hung()
+        """T-D10: 500 runs, half of them amid a tool call, are cancelled at random times.
+
+        A busy machine has three tries for the second.
+        """
+        hung, chance = Hung(), random.Random(10)
         await office.employ(hung, lease=timedelta(seconds=60), runs_at_once=500, stop_grace=0.5)
+        slowest = timedelta.max
+        for _ in range(3):
+            if slowest > timedelta(seconds=1):
+                slowest = await self.storm(office, hung, chance)
+
+        assert slowest <= timedelta(seconds=1)
+        assert {FencedError} == set(hung.late)
+
+    async def storm(self, office: Office, hung: Hung, chance: random.Random) -> timedelta:
+        """How long a cancel takes, but for one in a hundred."""
         runs = await in_parts(office.say() for _ in range(500))
         await hung.works_on(*runs)
-        chance, asked = random.Random(10), dict[RunId, datetime]()
+        asked = dict[RunId, datetime]()
 
         async def cancel(run: Run) -> None:
             await asyncio.sleep(chance.uniform(0, 3))
@@ -389,17 +402,16 @@ class TestCancel:
 
         await asyncio.gather(*(cancel(run) for run in runs))
         ends = await in_parts(office.ended(run, within=30) for run in runs)
+        said = await in_parts(office.stores.said(run) for run in runs)
         took = sorted(end.end_time - asked[end.id] for end in ends if end.end_time)
         print(f"500 cancels: p50 {took[250]}, p99 {took[495]}, all {took[-1]}")  # noqa: T201
 
         assert {(RunState.CANCELLED, StopReason.CANCELLED)} == {
             (end.state, end.stop_reason) for end in ends
         }
-        assert took[495] < timedelta(seconds=10)
-        said = await in_parts(office.stores.said(run) for run in runs)
         assert {Role.SYSTEM} == {messages[-1].role for messages in said}
-        assert {FencedError} == set(hung.late)
         assert said == await in_parts(office.stores.said(run) for run in runs)
+        return took[495]
 
     async def test_a_run_makes_way_for_a_message_that_interrupts(self, office: Office) -> None:
         blocked = Blocked()
@@ -522,6 +534,52 @@ class TestFailures:
         await office.employ(reply, crash_limit=3)
 
         assert RunState.FINISHED is (await office.ended(run)).state
+
+
+class TestSuspects:
+    """Runs that may be what workers were lost to; see `Caution`."""
+
+    async def suspects(self, office: Office, count: int) -> list[Run]:
+        """Runs on which as many workers were lost as it takes; the next one will be too many."""
+        runs = [await office.say("suspect") for _ in range(count)]
+        for _ in range(WorkerLimits().suspected_at):
+            await office.stores.queue.claim(lease=AT_ONCE, most=count)
+        return runs
+
+    async def test_a_worker_takes_them_one_at_a_time_and_others_do_not_wait(
+        self, office: Office
+    ) -> None:
+        suspects, blocked = await self.suspects(office, 3), Blocked()
+
+        async def work(context: RunContext, journal: RunJournal) -> None:
+            suspected = context.turn[0].text == "suspect"
+            await (blocked if suspected else reply)(context, journal)
+
+        await office.employ(work)
+        for _ in range(3):
+            assert RunState.FINISHED is (await office.ended(await office.say())).state
+        blocked.release.set()
+        for run in suspects:
+            assert RunState.FINISHED is (await office.ended(run)).state
+
+        assert blocked.most_at_once == 1
+
+    async def test_the_next_is_taken_as_soon_as_one_has_ended(self, office: Office) -> None:
+        office.hints.poll = 60
+        suspects = await self.suspects(office, 5)
+
+        await office.employ(reply)
+
+        for run in suspects:
+            assert RunState.FINISHED is (await office.ended(run)).state
+
+    async def test_several_workers_take_several(self, office: Office) -> None:
+        runs, blocked = await self.suspects(office, 2), Blocked()
+
+        for _ in runs:
+            await office.employ(blocked)
+
+        await blocked.works_on(*runs)
 
 
 class TestAgentDeleted:
