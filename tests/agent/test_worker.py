@@ -152,7 +152,7 @@ class TestLease:
             await reply(context, journal)
 
         await office.employ(go_on)
-        await office.ended(run, within=LEASE.total_seconds() + 2)
+        await office.ended(run, within=LEASE.total_seconds() + 1)
 
         assert [each.role for each in found[0].turn] == [Role.USER, Role.ASSISTANT, Role.TOOL]
         with pytest.raises(FencedError):
