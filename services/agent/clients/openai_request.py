@@ -1,13 +1,18 @@
 """A question to a model as OpenAI's chat completions API takes it. Pure."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from services.agent.domain.chat import ChatMessage, ModelRequest, ToolSpec
-from services.agent.domain.messages import Role
+from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import ModelOptions
 from services.common.text import Json
+
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_MOST_NAME_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,32 @@ def _assistant(message: ChatMessage, dialect: Dialect) -> Mapping[str, Json]:
     said: dict[str, Json] = {"role": "assistant", "content": message.text}
     if message.tool_calls:
         said["content"] = message.text or None
-        said["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments_json},
-            }
-            for call in message.tool_calls
-        ]
+        said["tool_calls"] = [_call(call) for call in message.tool_calls]
     if dialect.send_reasoning and message.reasoning:
         said["reasoning_content"] = message.reasoning
     return said
+
+
+def _call(call: ToolCall) -> Mapping[str, Json]:
+    """A call as servers take it, however it was written.
+
+    Some refuse every question of a conversation that holds arguments which are no JSON object, or a
+    name that no tool may have. The model is told what was wrong by the call's result.
+    """
+    name = _NO_NAME.sub("_", call.name)[:_MOST_NAME_CHARS] or "_"
+    arguments = call.arguments_json if _is_object(call.arguments_json) else "{}"
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _tool(tool: ToolSpec) -> Mapping[str, Json]:

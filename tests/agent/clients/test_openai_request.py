@@ -7,8 +7,8 @@ from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolSpec
 from services.agent.domain.context import chat_message
-from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import ModelOptions
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import ModelOptions, ToolCallId
 from services.agent.domain.replies import asking
 from services.common.text import Json
 from tests.agent.dialogue import case
@@ -79,6 +79,48 @@ class TestShape:
         assert shaped(chat_message(result))["messages"] == [
             {"role": "tool", "tool_call_id": "t1", "content": "found"}
         ]
+
+    @pytest.mark.parametrize(
+        ("written", "sent"),
+        [
+            ('{"what": "x", "n": 1.50}', '{"what": "x", "n": 1.50}'),
+            (' {"a": {"b": []}}\n', ' {"a": {"b": []}}\n'),
+            ("", "{}"),
+            ('{"what": "x', "{}"),
+            ('{"what": "x"} {"what": "y"}', "{}"),
+            ('["x"]', "{}"),
+            ('"x"', "{}"),
+            ("null", "{}"),
+            ('{"n": NaN}', "{}"),
+            ('{"a":' * 100_000, "{}"),
+            ('{"n": ' + "9" * 5000 + "}", "{}"),
+        ],
+    )
+    def test_arguments_that_are_no_object_are_sent_as_an_empty_one(
+        self, written: str, sent: str
+    ) -> None:
+        """Servers that read them refuse all else, and would do so at every further question."""
+        assert self.function(ToolCall(ToolCallId("c1"), "look", written))["arguments"] == sent
+
+    @pytest.mark.parametrize(
+        ("written", "sent"),
+        [
+            ("look", "look"),
+            ("functions.look", "functions_look"),
+            ("", "_"),
+            ("查一下", "___"),
+            ("x" * 70, "x" * 64),
+        ],
+    )
+    def test_a_name_that_no_tool_may_have_is_sent_as_one_it_may(
+        self, written: str, sent: str
+    ) -> None:
+        assert self.function(ToolCall(ToolCallId("c1"), written, "{}"))["name"] == sent
+
+    def function(self, call: ToolCall) -> Any:
+        """What is sent of a call."""
+        body: Any = shaped(ChatMessage(Role.ASSISTANT, "", tool_calls=(call,)))
+        return body["messages"][0]["tool_calls"][0]["function"]
 
     def test_tools_are_offered_as_functions(self) -> None:
         tool = ToolSpec("look", "Looks.", {"type": "object"}, idempotent=True)
