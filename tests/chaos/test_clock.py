@@ -36,8 +36,10 @@ pytestmark = [
 
 AHEAD, BEHIND = "+1h", "-1h"
 RUNS = 6
-# Much longer than a lease, so that each run outlives several of them.
-SLOW = {TOOL_SECONDS: "2.5"}
+LEASE = {"CHATMIND_AGENT_LEASE_SECONDS": "2"}
+# Longer than a lease, so that each run outlives several of them: it takes two steps.
+SLOW = {TOOL_SECONDS: "2.5", **LEASE}
+LONG_LEASE = {"CHATMIND_AGENT_LEASE_SECONDS": "60"}
 
 
 @asynccontextmanager
@@ -88,11 +90,11 @@ async def test_no_lease_is_kept_late(system: System, clients: Clients, shift: st
     await clients.submit(await clients.open_session(), "late pay")
     system.model.gate.clear()
 
-    async with worker(system, shift) as lost:
+    async with worker(system, shift, **LEASE) as lost:
         await until(lambda: asked(system))
         lost.send_signal(signal.SIGKILL)
         system.model.gate.set()
-        await system.workers[0].start()
+        await system.workers[0].start(**LONG_LEASE)
         assert await evidence.all_ended(system)
 
     history = await evidence.history(system, clients.submits)

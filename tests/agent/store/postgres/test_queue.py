@@ -229,7 +229,7 @@ async def rows_of_a_claim(lent: PooledConnection, *, most: int) -> float:
     """How many rows a claim reads to find runs; what it does with those is not counted."""
     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queue._CLAIM}"
     async with lent.transaction():
-        [[plan]] = await lent.fetch(explain, timedelta(seconds=1), most)
+        [[plan]] = await lent.fetch(explain, timedelta(seconds=1), most, 3, 1)
     root = json.loads(plan)[0]["Plan"]
     scanned = {node["Relation Name"] for node in nodes(root) if node["Node Type"] == "Seq Scan"}
     assert scanned <= {"agent"}

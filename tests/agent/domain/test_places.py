@@ -1,0 +1,177 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from services.agent.domain.places import Places
+
+
+def taken(most: int, *, runs: int | None = None, most_lent: int = 9) -> Places:
+    """Places of which so many, or all, are taken."""
+    places = Places(most, most_lent=most_lent)
+    for _ in range(most if runs is None else runs):
+        places.take()
+    return places
+
+
+class Waiter:
+    """A run that lends its place and wants it back when it is told to."""
+
+    def __init__(self, places: Places) -> None:
+        self.wants, self.back, self.goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.task = asyncio.ensure_future(self._wait(places))
+
+    async def _wait(self, places: Places) -> None:
+        with places.lent() as loan:
+            await self.wants.wait()
+            await loan.regain()
+            self.back.set()
+            await self.goes_on.wait()
+
+
+async def waiters(places: Places, count: int) -> list[Waiter]:
+    found = [Waiter(places) for _ in range(count)]
+    await settled()
+    return found
+
+
+async def settled() -> None:
+    """Once every task has done what it can do."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class TestRuns:
+    def test_there_are_so_many_and_an_end_frees_one(self) -> None:
+        places = taken(3, runs=1)
+        assert places.free == 2
+
+        places.take()
+        places.take()
+        assert places.free == 0
+
+        places.give_back()
+        assert places.free == 1
+
+    def test_whoever_asked_is_told_that_one_came_free(self) -> None:
+        places, told = taken(1), list[int]()
+        places.tell(lambda: told.append(places.free))
+
+        places.give_back()
+
+        assert told == [1]
+
+
+class TestLent:
+    async def test_another_run_may_begin_meanwhile(self) -> None:
+        places, told = taken(1), list[int]()
+        places.tell(lambda: told.append(places.free))
+
+        with places.lent() as loan:
+            assert (places.free, told) == (1, [1])
+            await loan.regain()
+            assert places.free == 0
+
+        assert places.free == 0
+
+    async def test_it_is_regained_before_a_run_begins(self) -> None:
+        places = taken(1)
+        [waiter] = await waiters(places, 1)
+        places.take()
+        waiter.wants.set()
+        await settled()
+        assert not waiter.back.is_set()
+
+        places.give_back()
+        await settled()
+
+        assert waiter.back.is_set()
+        assert places.free == 0
+        waiter.goes_on.set()
+        await waiter.task
+
+    async def test_they_are_regained_in_order(self) -> None:
+        places = taken(2)
+        first, second = await waiters(places, 2)
+        places.take()
+        places.take()
+        for waiter in (first, second):
+            waiter.wants.set()
+            await settled()
+
+        places.give_back()
+        await settled()
+        assert (first.back.is_set(), second.back.is_set()) == (True, False)
+
+        places.give_back()
+        await settled()
+        assert second.back.is_set()
+        for waiter in (first, second):
+            waiter.goes_on.set()
+            await waiter.task
+
+    async def test_asking_for_it_again_takes_no_second_one(self) -> None:
+        places = taken(1, most_lent=0)
+        with places.lent() as loan:
+            await loan.regain()
+            await loan.regain()
+
+        places.give_back()
+
+        assert places.free == 1
+
+    async def test_so_many_may_be_without_one_and_no_more_begin(self) -> None:
+        places = taken(2, most_lent=1)
+
+        lenders = await waiters(places, 2)
+
+        assert places.free == 1
+        places.take()
+        assert places.free == 0
+        for waiter in lenders:
+            waiter.task.cancel()
+        await asyncio.wait([waiter.task for waiter in lenders])
+
+    async def test_who_fails_meanwhile_waits_for_nobody(self) -> None:
+        places = taken(1)
+
+        with pytest.raises(KeyError), places.lent():
+            places.take()
+            raise KeyError
+
+        places.give_back()
+        assert places.free == 0
+        places.give_back()
+        assert places.free == 1
+
+    @pytest.mark.parametrize(
+        "when",
+        [
+            pytest.param(lambda waiter, places: waiter.task.cancel(), id="before its turn"),
+            pytest.param(
+                lambda waiter, places: (waiter.task.cancel(), places.give_back(), places.take()),
+                id="before, and a place comes free",
+            ),
+            pytest.param(
+                lambda waiter, places: (places.give_back(), waiter.task.cancel(), places.take()),
+                id="just after its turn",
+            ),
+        ],
+    )
+    async def test_who_is_cancelled_leaves_the_count_right(
+        self, when: Callable[[Waiter, Places], object]
+    ) -> None:
+        places = taken(1)
+        [waiter] = await waiters(places, 1)
+        places.take()
+        waiter.wants.set()
+        await settled()
+
+        when(waiter, places)
+        await asyncio.wait({waiter.task})
+
+        assert waiter.task.cancelled()
+        places.give_back()
+        assert places.free == 0
+        places.give_back()
+        assert places.free == 1
