@@ -71,8 +71,9 @@ lint-proto: setup ## style of the contract, and its compatibility with the last 
 imports: setup ## who may import whom
 	$(BIN)/lint-imports
 
-test: setup ## the whole test suite (PYTEST_ARGS=...)
-	$(BIN)/pytest $(PYTEST_ARGS)
+# Each process has a PostgreSQL of its own, and the tests of a file share what they started.
+test: setup ## the whole test suite, on up to four cores (PYTEST_ARGS=...)
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 test-unit: setup ## the tests that need no running system
 	$(BIN)/pytest --ignore=tests/e2e $(PYTEST_ARGS)
