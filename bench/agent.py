@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from services.agent.domain.models import AgentSettings, Session
+from services.agent.domain.places import Places
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
-from services.agent.worker import Turns, Worker, WorkerLimits
+from services.agent.worker import Turns, Worker
 from services.common.db import Pool, connection, open_pool
 from services.common.identity import Identity
 from services.common.ids import new_id
@@ -90,8 +91,8 @@ class AgentStores:
     @asynccontextmanager
     async def working(self, turns: Turns, *, runs_at_once: int) -> AsyncIterator[None]:
         """A worker who takes runs for as long as the block lasts."""
-        hints, limits = Hints(), WorkerLimits(runs_at_once=runs_at_once)
-        worker = Worker(self.queue, turns, listener=hints, notifier=hints, limits=limits)
+        hints, places = Hints(), Places(runs_at_once)
+        worker = Worker(self.queue, turns, places=places, listener=hints, notifier=hints)
         async with self.queue.together(), worker.working():
             yield
 

@@ -22,6 +22,7 @@ from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
 from services.agent.domain.agents import Agents
 from services.agent.domain.loop import Loop
+from services.agent.domain.places import Places
 from services.agent.domain.plan import Planner
 from services.agent.domain.ports import ModelRegistry, Tool
 from services.agent.domain.queue import RunQueue
@@ -79,6 +80,7 @@ class _Parts:
         knowledge: the knowledge service.
         models: by name.
         tools: by name.
+        places: of the worker, if there is one.
     """
 
     settings: AgentServiceSettings
@@ -87,6 +89,7 @@ class _Parts:
     knowledge: KnowledgeClient
     models: ModelRegistry
     tools: Tools
+    places: Places
 
 
 def main() -> None:
@@ -185,9 +188,12 @@ async def _parts(
         chunk_seconds=settings.model_chunk_seconds,
         total_seconds=settings.model_seconds,
     )
-    registry = await stack.enter_async_context(open_models(models, timeouts=timeouts))
+    places = Places(settings.runs_at_once, most_lent=settings.runs_waiting)
+    registry = await stack.enter_async_context(
+        open_models(models, timeouts=timeouts, places=places)
+    )
     offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), *tools])
-    return _Parts(settings, pool, bus, knowledge, registry, offered)
+    return _Parts(settings, pool, bus, knowledge, registry, offered, places)
 
 
 async def _register(
@@ -254,10 +260,10 @@ def _worker(parts: _Parts, queue: RunQueue) -> Worker:
     return Worker(
         queue,
         loop.run,
+        places=parts.places,
         listener=parts.bus.listener,
         notifier=parts.bus.notifier,
         limits=WorkerLimits(
-            runs_at_once=settings.runs_at_once,
             lease=timedelta(seconds=settings.lease_seconds),
             crash_limit=settings.crash_limit,
         ),

@@ -29,6 +29,7 @@ class AgentServiceSettings(BusSettings):
     heartbeat_seconds: Seconds = 15.0
     write_seconds: Seconds = 30.0
     runs_at_once: int = Field(default=32, ge=1, le=1000)
+    runs_waiting: int = Field(default=256, ge=0, le=10_000)
     lease_seconds: float = Field(default=30.0, ge=0.5, le=600)
     crash_limit: int = Field(default=5, ge=1, le=100)
     model_seconds: Seconds = 180.0

@@ -23,6 +23,7 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.journal import HintingJournal, patiently
 from services.agent.domain.outcome import Outcome
+from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Caution, Claim, RunQueue
 from services.common.errors import (
@@ -49,13 +50,11 @@ class WorkerLimits:
     """What bounds a worker.
 
     Attributes:
-        runs_at_once: how many runs it holds at most.
         lease: for how long a run stays its own without a renewal.
         crash_limit: how many workers may be lost on a run before it is given up.
         stop_grace: seconds for a cancelled loop to end before the run is ended over its head.
     """
 
-    runs_at_once: int = 32
     lease: timedelta = timedelta(seconds=30)
     crash_limit: int = 5
     stop_grace: float = 0.5
@@ -98,12 +97,24 @@ class Worker:
         queue: RunQueue,
         turns: Turns,
         *,
+        places: Places,
         listener: Listener,
         notifier: Notifier,
         limits: WorkerLimits | None = None,
     ) -> None:
+        """Works on what the queue gives.
+
+        Args:
+            queue: gives runs.
+            turns: works on one.
+            places: bound how many are worked on at once.
+            listener: hears of runs that wait, and of wishes to stop.
+            notifier: tells of runs that are handed back, and of what is written.
+            limits: bound it otherwise.
+        """
         self._queue = queue
         self._turns = turns
+        self._places = places
         self._listener = listener
         self._notifier = notifier
         self._limits = limits or WorkerLimits()
@@ -128,14 +139,16 @@ class Worker:
                     await self._hand_all_back()
 
     async def _take(self, tasks: BackgroundTasks, news: Subscription) -> None:
-        """Take runs while there is room, and hold each in a task of its own."""
+        """Take runs while there are places, and hold each in a task of its own."""
+        self._places.tell(news.wake)
         while not self._stopping:
-            room = self._limits.runs_at_once - len(self._held)
-            taken = await self._claim(room) if room else []
+            free = self._places.free
+            taken = await self._claim(free) if free else []
             for held in taken:
+                self._places.take()
                 name = f"run {held.claim.run.id}"
-                self._held[held] = tasks.start(name, self._hold(held, news))
-            if not room or len(taken) < room:
+                self._held[held] = tasks.start(name, self._hold(held))
+            if not free or len(taken) < free:
                 await news.wait()
 
     async def _claim(self, most: int) -> list[_Held]:
@@ -160,7 +173,7 @@ class Worker:
             self._queue.journal(claim), session_id=claim.run.session_id, notifier=self._notifier
         )
 
-    async def _hold(self, held: _Held, news: Subscription) -> None:
+    async def _hold(self, held: _Held) -> None:
         """Have the run worked on until it is decided what becomes of it, and carry that out."""
         run = held.claim.run
         structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
@@ -176,7 +189,7 @@ class Worker:
                 await self._carry_out(held)
             finally:
                 del self._held[held]
-                news.wake()
+                self._places.give_back()
 
     async def _drive(self, held: _Held) -> None:
         if held.outcome is not None:

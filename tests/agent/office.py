@@ -11,6 +11,7 @@ from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunId
+from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
@@ -111,12 +112,19 @@ class Office:
         self._stack = AsyncExitStack()
 
     async def employ(
-        self, turns: Turns, *, queue: RunQueue | None = None, **limits: Any
+        self,
+        turns: Turns,
+        *,
+        queue: RunQueue | None = None,
+        places: Places | None = None,
+        runs_at_once: int = 32,
+        **limits: Any,
     ) -> AsyncExitStack:
         """A worker that works until the stack, or the office, is closed."""
         worker = Worker(
             queue or self.stores.queue,
             turns,
+            places=places or Places(runs_at_once),
             listener=self.hints,
             notifier=self.hints,
             limits=WorkerLimits(**{"lease": LEASE, "stop_grace": 0.2, **limits}),

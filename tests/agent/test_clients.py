@@ -16,6 +16,7 @@ from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.model_retries import Retries
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
+from services.agent.clients.offline_model import OFFLINE_MODEL
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest
 from services.agent.domain.errors import (
     ContextTooLongError,
@@ -345,3 +346,26 @@ class TestOutage:
         assert share < 0.2
         assert {run.state for run in ended} == {run_pb2.Run.STATE_FINISHED}
         assert len(server.requests) == asked + self.RUNS
+
+    async def test_they_keep_no_run_of_another_model_waiting(
+        self, tmp_path: Path, database: str
+    ) -> None:
+        """T-D17, T-D10: and each of them can be cancelled."""
+        async with running(tmp_path, database, runs_at_once=2, runs_waiting=8) as service:
+            alice, server = service.alice, service.model
+            server.otherwise = HANGS_UP
+            agent, other = await alice.create_agent(), await alice.create_agent(model=OFFLINE_MODEL)
+            waiting = [await alice.say((await alice.create_session(agent.id)).id) for _ in range(8)]
+            for run in waiting:
+                await alice.until(run.id, lambda now: now.state == run_pb2.Run.STATE_THINKING)
+            await server.asked(5)
+
+            answered = [
+                await alice.ended((await alice.say((await alice.create_session(other.id)).id)).id)
+                for _ in range(3)
+            ]
+            await alice.cancel(waiting[-1].id)
+            cancelled = await alice.ended(waiting[-1].id, within=1)
+
+        assert {run.state for run in answered} == {run_pb2.Run.STATE_FINISHED}
+        assert cancelled.state == run_pb2.Run.STATE_CANCELLED

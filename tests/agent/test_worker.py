@@ -13,6 +13,7 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import FencedError, KnowledgeUnavailableError
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunId
+from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
 from services.agent.worker import WorkerLimits
@@ -105,6 +106,30 @@ class TestWork:
             await office.ended(run)
 
         assert blocked.most_at_once == 2
+
+    async def test_a_run_that_lends_its_place_lets_others_go_on(self, office: Office) -> None:
+        places, lent, back = Places(1, most_lent=1), asyncio.Event(), asyncio.Event()
+        office.hints.poll = 60
+
+        async def work(context: RunContext, journal: RunJournal) -> None:
+            if context.turn[0].text == "wait":
+                with places.lent() as loan:
+                    lent.set()
+                    await back.wait()
+                    await loan.regain()
+            await reply(context, journal)
+
+        await office.employ(work, places=places)
+        waiting, *others = [await office.say(text) for text in ("wait", "a", "b")]
+        await lent.wait()
+        ends = [await office.ended(run) for run in others]
+        still = await office.now(waiting)
+        back.set()
+
+        assert {RunState.FINISHED} == {end.state for end in ends}
+        assert not still.state.final
+        assert RunState.FINISHED is (await office.ended(waiting)).state
+        assert places.free == 1
 
     async def test_a_lost_hint_costs_a_poll(self, office: Office) -> None:
         await office.employ(reply)

@@ -1,9 +1,10 @@
 """Which of a model's endpoints is asked next, and when.
 
 Each endpoint is behind a breaker. While all of them rest, calls queue here in the order in which
-they came: the first watches the time, the others cost nothing. The first becomes the probe, and if
-that fails it queues again behind the others, so that no call spends all its attempts on endpoints
-that are down.
+they came: the first watches the time, the others cost nothing, and all lend their places to other
+work. The first becomes the probe, and if that fails it queues again behind the others, so that no
+call spends all its attempts on endpoints that are down. Once one answers, the others follow as they
+find places.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from types import TracebackType
 import structlog
 
 from services.agent.clients.model_breaker import Breaker, BreakerPolicy, BreakerState, Pass
+from services.agent.domain.places import Loan, Places
 
 
 class RestingError(Exception):
@@ -37,6 +39,7 @@ class Endpoints:
         names: Sequence[str],
         *,
         policy: BreakerPolicy | None = None,
+        places: Places | None = None,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         """All are asked at first.
@@ -44,10 +47,12 @@ class Endpoints:
         Args:
             names: what the log calls them.
             policy: when one is left alone.
+            places: calls that wait lend theirs.
             log: told when one begins to rest, and when it answers again.
         """
         self._names = names
         self._breakers = [Breaker(policy or BreakerPolicy()) for _ in names]
+        self._places = places or Places(1)
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
         self._log = log
@@ -81,14 +86,26 @@ class Endpoints:
             RestingError: none may be asked before the deadline.
         """
         self._check(deadline)
-        try:
-            async with asyncio.timeout_at(deadline), self._queue:
-                while (turn := self._leave(tried)) is None:
-                    self._check(deadline)
-                    await self._change()
-                return turn
-        except TimeoutError as error:
-            raise RestingError(self.rest) from error
+        turn = None if self._queue.locked() else self._leave(tried)
+        if turn is not None:
+            return turn
+        with self._places.lent() as loan:
+            try:
+                async with asyncio.timeout_at(deadline), self._queue:
+                    return await self._first(tried, loan, deadline)
+            except TimeoutError as error:
+                raise RestingError(self.rest) from error
+
+    async def _first(self, tried: Sequence[int], loan: Loan, deadline: float) -> "Turn":
+        """Leave for the first in the queue."""
+        while True:
+            if self.rest == 0:
+                await loan.regain()
+                turn = self._leave(tried)
+                if turn is not None:
+                    return turn
+            self._check(deadline)
+            await self._change()
 
     def _leave(self, tried: Sequence[int]) -> "Turn | None":
         now = _now()

@@ -20,6 +20,7 @@ from services.agent.clients.offline_model import OfflineModel
 from services.agent.clients.openai_model import Endpoint, OpenAIModel
 from services.agent.clients.openai_request import Dialect
 from services.agent.domain.chat import ModelInfo, Provider
+from services.agent.domain.places import Places
 from services.agent.domain.ports import Model
 
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
@@ -49,6 +50,7 @@ async def open_models(
     timeouts: ModelTimeouts | None = None,
     retries: Retries | None = None,
     policy: BreakerPolicy | None = None,
+    places: Places | None = None,
     max_reply_bytes: int = MAX_REPLY_BYTES,
 ) -> AsyncIterator[Models]:
     """The models of these settings and the built-in one, which is the default if it is alone.
@@ -58,6 +60,7 @@ async def open_models(
         timeouts: how long one is waited for.
         retries: bounds the repeats of a call.
         policy: when an endpoint is left alone.
+        places: calls lend theirs while every endpoint of their model rests.
         max_reply_bytes: a longer reply is refused.
     """
     timeouts = timeouts or ModelTimeouts()
@@ -69,6 +72,7 @@ async def open_models(
                 total_seconds=timeouts.total_seconds,
                 retries=retries,
                 policy=policy,
+                places=places,
             )
             for place, each in enumerate(settings)
         ]

@@ -24,6 +24,7 @@ from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
 from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest
 from services.agent.domain.errors import ModelUnavailableError
+from services.agent.domain.places import Places
 from services.common.clock import Clock
 from services.common.clock import now as wall_clock
 
@@ -63,6 +64,7 @@ class OpenAIModel:
         total_seconds: float,
         retries: Retries | None = None,
         policy: BreakerPolicy | None = None,
+        places: Places | None = None,
         clock: Clock = wall_clock,
     ) -> None:
         """Asks these endpoints.
@@ -73,6 +75,7 @@ class OpenAIModel:
             total_seconds: how long a reply may take, with all attempts and pauses.
             retries: bounds the repeats of a call.
             policy: when an endpoint is left alone.
+            places: calls lend theirs while every endpoint rests.
             clock: for a Retry-After that is a date.
         """
         self._info = info
@@ -82,7 +85,9 @@ class OpenAIModel:
         self._budget = RetryBudget()
         self._clock = clock
         self._log = structlog.get_logger("model").bind(model=info.name)
-        self._order = Endpoints([_name(each) for each in endpoints], policy=policy, log=self._log)
+        self._order = Endpoints(
+            [_name(each) for each in endpoints], policy=policy, places=places, log=self._log
+        )
         self._trouble = f"The model {info.name!r} is unavailable."
 
     @property

@@ -6,14 +6,17 @@ import structlog
 
 from services.agent.clients.model_breaker import BreakerPolicy, BreakerState
 from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+from services.agent.domain.places import Places
 
 QUICK = BreakerPolicy(failures=2, rest_seconds=0.05, most_seconds=0.1)
 LONG = BreakerPolicy(failures=2, rest_seconds=100, most_seconds=100)
 
 
-def endpoints(count: int = 1, policy: BreakerPolicy = QUICK) -> Endpoints:
+def endpoints(
+    count: int = 1, policy: BreakerPolicy = QUICK, places: Places | None = None
+) -> Endpoints:
     names = [f"e{place}" for place in range(count)]
-    return Endpoints(names, policy=policy, log=structlog.get_logger())
+    return Endpoints(names, policy=policy, places=places, log=structlog.get_logger())
 
 
 async def turn(order: Endpoints, *tried: int, within: float = 10) -> Turn:
@@ -109,6 +112,33 @@ class TestRest:
             probe.answered()
 
         assert asked == list(range(20))
+
+    async def test_they_lend_their_places_and_go_on_as_they_find_some(self) -> None:
+        places = Places(2, most_lent=20)
+        order = endpoints(policy=BreakerPolicy(2, 0.05, 20), places=places)
+        await down(order, 0)
+        probe, at_work, most = await turn(order), 0, 0
+
+        async def ask() -> None:
+            nonlocal at_work, most
+            places.take()
+            with await turn(order) as leave:
+                at_work += 1
+                most = max(most, at_work)
+                await asyncio.sleep(0)
+                leave.answered()
+                at_work -= 1
+            places.give_back()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(20):
+                group.create_task(ask())
+            await asyncio.sleep(0.1)
+            assert (places.free, most) == (2, 0)
+            probe.answered()
+
+        assert most == 2
+        assert places.free == 2
 
     async def test_a_probe_that_fails_goes_behind_the_others(self) -> None:
         """T-D17: no call spends all its attempts on an endpoint that is down."""

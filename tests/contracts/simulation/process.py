@@ -26,6 +26,7 @@ from services.agent.domain.errors import FencedError
 from services.agent.domain.loop import Loop
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import RunId, ToolCallId
+from services.agent.domain.places import Places
 from services.agent.domain.plan import Planner
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
@@ -168,10 +169,10 @@ class Process:
         worker = Worker(
             WatchedQueue(self, self.host.stores.queue),
             loop.run,
+            places=Places(RUNS_AT_ONCE),
             listener=self.world.hints,
             notifier=self.world.hints,
             limits=WorkerLimits(
-                runs_at_once=RUNS_AT_ONCE,
                 lease=timedelta(seconds=LEASE),
                 crash_limit=CRASH_LIMIT,
             ),
