@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("markdown", "embedding", "ingest", "search", "queue", "runs", "bus")
+BENCHES = ("markdown", "embedding", "ingest", "search", "queue", "runs", "bus", "stream")
 
 
 def main() -> int:
