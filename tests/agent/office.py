@@ -23,6 +23,9 @@ from tests.contracts.agent_stores import ALICE, Stores, answer, asking, call, re
 
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
 LEASE = timedelta(seconds=0.6)
+"""Short, for tests of what happens when it lapses."""
+
+LONG = timedelta(seconds=60)
 ENOUGH = 10.0
 
 Turns = Callable[[RunContext, RunJournal], Awaitable[object]]
@@ -127,7 +130,7 @@ class Office:
             places=places or Places(runs_at_once),
             listener=self.hints,
             notifier=self.hints,
-            limits=WorkerLimits(**{"lease": LEASE, "stop_grace": 0.2, **limits}),
+            limits=WorkerLimits(**{"lease": LONG, "stop_grace": 0.2, **limits}),
         )
         stack = await self._stack.enter_async_context(AsyncExitStack())
         await stack.enter_async_context(worker.working())

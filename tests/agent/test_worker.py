@@ -129,7 +129,7 @@ class TestWork:
         assert {RunState.FINISHED} == {end.state for end in ends}
         assert not still.state.final
         assert RunState.FINISHED is (await office.ended(waiting)).state
-        assert places.free == 1
+        assert RunState.FINISHED is (await office.ended(await office.say())).state
 
     async def test_a_lost_hint_costs_a_poll(self, office: Office) -> None:
         await office.employ(reply)
@@ -151,7 +151,7 @@ class TestWork:
 class TestLease:
     async def test_a_run_that_takes_longer_is_kept(self, office: Office) -> None:
         blocked, other = Blocked(), Blocked()
-        await office.employ(blocked)
+        await office.employ(blocked, lease=LEASE)
         run = await office.say()
         await blocked.works_on(run)
         await office.employ(other)
@@ -188,7 +188,7 @@ class TestLease:
     async def test_who_cannot_renew_stops_before_the_lease_lapses(self, office: Office) -> None:
         """As a worker that is cut off, or a process that was frozen and thaws."""
         queue, blocked, other = Faulty(office.stores.queue), Blocked(), Blocked()
-        await office.employ(blocked, queue=queue)
+        await office.employ(blocked, queue=queue, lease=LEASE)
         run = await office.say()
         await blocked.works_on(run)
 
@@ -205,7 +205,7 @@ class TestLease:
 
     async def test_who_was_overtaken_stops(self, office: Office) -> None:
         queue, blocked = Faulty(office.stores.queue), Blocked()
-        await office.employ(blocked, queue=queue, lease=timedelta(seconds=30))
+        await office.employ(blocked, queue=queue)
         run = await office.say()
         await blocked.works_on(run)
 
@@ -222,10 +222,10 @@ class TestHandBack:
     async def test_runs_in_hand_go_on_elsewhere_at_once(self, office: Office) -> None:
         """T-D12: 20 runs, handed back and taken up without a crash being counted."""
         first, second = Blocked(), Blocked()
-        leaving = await office.employ(first, lease=timedelta(seconds=30))
+        leaving = await office.employ(first)
         runs = [await office.say() for _ in range(20)]
         await first.works_on(*runs)
-        await office.employ(second, lease=timedelta(seconds=30))
+        await office.employ(second)
 
         start = asyncio.get_running_loop().time()
         await leaving.aclose()
@@ -275,7 +275,7 @@ class TestHandBack:
 class TestCancel:
     async def test_a_working_run_is_stopped_within_a_second(self, office: Office) -> None:
         blocked = Blocked()
-        await office.employ(blocked, lease=timedelta(seconds=30))
+        await office.employ(blocked)
         run = await office.say()
         await blocked.works_on(run)
 
@@ -294,7 +294,7 @@ class TestCancel:
 
     async def test_it_is_heard_without_a_hint(self, office: Office) -> None:
         blocked = Blocked()
-        await office.employ(blocked, lease=timedelta(seconds=30))
+        await office.employ(blocked)
         run = await office.say()
         await blocked.works_on(run)
 
@@ -405,7 +405,7 @@ class TestCancel:
         A busy machine has three tries for the second.
         """
         hung, chance = Hung(), random.Random(10)
-        await office.employ(hung, lease=timedelta(seconds=60), runs_at_once=500, stop_grace=0.5)
+        await office.employ(hung, runs_at_once=500, stop_grace=0.5)
         slowest = timedelta.max
         for _ in range(3):
             if slowest > timedelta(seconds=1):
@@ -445,7 +445,7 @@ class TestCancel:
             first = context.turn[0].text == "Hello"
             await (blocked if first else reply)(context, journal)
 
-        await office.employ(work, lease=timedelta(seconds=60))
+        await office.employ(work)
         old = await office.say()
         await blocked.works_on(old)
 
@@ -620,7 +620,7 @@ class TestAgentDeleted:
 
     async def test_a_run_under_way_is_stopped(self, office: Office) -> None:
         blocked = Blocked()
-        await office.employ(blocked, lease=timedelta(seconds=30))
+        await office.employ(blocked)
         run = await office.say()
         await blocked.works_on(run)
 
@@ -634,7 +634,7 @@ class TestAgentDeleted:
 class TestSessionDeleted:
     async def test_its_run_is_stopped_and_leaves_nothing(self, office: Office) -> None:
         blocked = Blocked()
-        await office.employ(blocked, lease=timedelta(seconds=30))
+        await office.employ(blocked)
         run = await office.say()
         await blocked.works_on(run)
 
