@@ -12,7 +12,7 @@ lapsed, by its own monotonic clock, writes nothing any more.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ import structlog
 from services.agent.domain import hints, outcome
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
+from services.agent.domain.held import Held
 from services.agent.domain.journal import HintingJournal, patiently
 from services.agent.domain.outcome import Outcome
 from services.agent.domain.places import Places
@@ -65,30 +66,6 @@ class WorkerLimits:
         return max(self.crash_limit - 2, 1)
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
-    """A run in hand.
-
-    Attributes:
-        claim: the hold.
-        journal: its writes.
-        until: the monotonic time at which the lease may have lapsed.
-        outcome: what becomes of it; the first decision holds.
-        decided: set with the outcome.
-    """
-
-    claim: Claim
-    journal: RunJournal
-    until: float
-    outcome: Outcome | None = None
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def decide(self, outcome: Outcome) -> None:
-        """Let this become of it, unless something else was decided before."""
-        self.outcome = self.outcome or outcome
-        self.decided.set()
-
-
 class Worker:
     """One process's share of the work."""
 
@@ -119,7 +96,7 @@ class Worker:
         self._notifier = notifier
         self._limits = limits or WorkerLimits()
         self._lease = self._limits.lease.total_seconds()
-        self._held: dict[_Held, asyncio.Task[None]] = {}
+        self._held: dict[Held, asyncio.Task[None]] = {}
         self._stopping = False
         self._log = structlog.get_logger("worker")
 
@@ -151,7 +128,7 @@ class Worker:
             if not free or len(taken) < free:
                 await news.wait()
 
-    async def _claim(self, most: int) -> list[_Held]:
+    async def _claim(self, most: int) -> list[Held]:
         until = asyncio.get_running_loop().time() + self._lease
         try:
             claims = await self._queue.claim(
@@ -160,7 +137,7 @@ class Worker:
         except ServiceError as error:
             self._log.warning("no runs can be taken", reason=error.reason)
             return []
-        return [_Held(claim, self._journal(claim), until) for claim in claims]
+        return [Held(claim, self._journal(claim), until) for claim in claims]
 
     def _caution(self) -> Caution:
         """Take suspected runs one at a time, so that one is not the end of all others."""
@@ -173,7 +150,7 @@ class Worker:
             self._queue.journal(claim), session_id=claim.run.session_id, notifier=self._notifier
         )
 
-    async def _hold(self, held: _Held) -> None:
+    async def _hold(self, held: Held) -> None:
         """Have the run worked on until it is decided what becomes of it, and carry that out."""
         run = held.claim.run
         structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
@@ -183,7 +160,8 @@ class Worker:
         async with background_tasks() as tasks:
             try:
                 work = tasks.start(f"turns of {run.id}", self._drive(held))
-                await self._decided(held)
+                if await held.decided() is Outcome.LOST:
+                    self._log.warning("run lost")
                 work.cancel()
                 await asyncio.wait({work}, timeout=self._limits.stop_grace)
                 await self._carry_out(held)
@@ -191,7 +169,7 @@ class Worker:
                 del self._held[held]
                 self._places.give_back()
 
-    async def _drive(self, held: _Held) -> None:
+    async def _drive(self, held: Held) -> None:
         if held.outcome is not None:
             return
         try:
@@ -210,7 +188,7 @@ class Worker:
         else:
             held.decide(Outcome.DONE)
 
-    def _interrupted(self, held: _Held, error: Exception) -> None:
+    def _interrupted(self, held: Held, error: Exception) -> None:
         if held.outcome is not None:
             # Cancelled amid a statement: what the driver makes of that does not matter any more.
             self._log.debug("run stopped", error=repr(error))
@@ -221,7 +199,7 @@ class Worker:
             self._log.error("run failed", exc_info=error)
             held.decide(Outcome.FAIL)
 
-    async def _why_fenced(self, held: _Held) -> Outcome:
+    async def _why_fenced(self, held: Held) -> Outcome:
         """A wish to cancel fences the loop off, too."""
         try:
             standing = (await self._queue.standing([held.claim])).get(held.claim.run.id)
@@ -229,21 +207,9 @@ class Worker:
             return Outcome.HAND_BACK
         return outcome.of_standing(standing) or Outcome.HAND_BACK
 
-    async def _decided(self, held: _Held) -> None:
-        """Wait for a decision, but not beyond the lease."""
-        while held.outcome is None:
-            try:
-                async with asyncio.timeout_at(held.until):
-                    await held.decided.wait()
-            except TimeoutError:
-                if asyncio.get_running_loop().time() >= held.until:
-                    self._log.warning("lease lapsed")
-                    held.decide(Outcome.LOST)
-
-    async def _carry_out(self, held: _Held) -> None:
+    async def _carry_out(self, held: Held) -> None:
         """Make the last write; tried again for as long as the lease holds."""
-        clock = asyncio.get_running_loop().time
-        while clock() < held.until:
+        while not held.lapsed:
             try:
                 await self._write_end(held)
             except ServiceError as error:
@@ -261,7 +227,7 @@ class Worker:
             else:
                 return
 
-    async def _write_end(self, held: _Held) -> None:
+    async def _write_end(self, held: Held) -> None:
         ending = held.outcome and held.outcome.ending
         if ending is not None:
             await held.journal.finish(ending)
@@ -295,7 +261,7 @@ class Worker:
                     await self._look_after(list(self._held), renew=due)
                     await asyncio.sleep(_BETWEEN_LOOKS)
 
-    async def _look_after(self, held: Sequence[_Held], *, renew: bool) -> None:
+    async def _look_after(self, held: Sequence[Held], *, renew: bool) -> None:
         until = asyncio.get_running_loop().time() + self._lease
         claims = [each.claim for each in held]
         try:
