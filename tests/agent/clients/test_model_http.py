@@ -1,6 +1,9 @@
 import gzip
+import socket
 import time
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import httpx2
@@ -63,7 +66,28 @@ class TestSize:
         assert peak < 12 * MEGABYTE
 
 
+@contextmanager
+def crowded() -> Iterator[str]:
+    """The address of a server that takes no connection any more, as it accepts none."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
 class TestTime:
+    async def test_a_connection_must_be_taken(self) -> None:
+        timeouts = replace(ROOMY, connect_seconds=0.1)
+        with crowded() as address:
+            async with model_http(timeouts, max_reply_bytes=1000) as http:
+                with pytest.raises(httpx2.ConnectTimeout):
+                    await http.post(address, json={}, timeout=timeouts.of_request(streamed=False))
+
     async def test_a_streamed_reply_must_begin(self) -> None:
         with pytest.raises(httpx2.ReadTimeout):
             await posted(SILENCE, timeouts=replace(ROOMY, first_byte_seconds=0.1), streamed=True)
