@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 _PROGRAM = """
-import asyncio, sys
+import asyncio, gc, sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from services.common.errors import FailedPreconditionError
@@ -33,8 +33,11 @@ async def service():
         settings, services=[], register=lambda _: None, interceptors=(), draining=asyncio.Event()
     ) as server:
         print(server.port, flush=True)
+        made_at_start = gc.get_freeze_count()
         yield
         print("asked", flush=True)
+        if gc.get_freeze_count() <= made_at_start:
+            sys.exit("the collector looks at everything")
     print("stopped", flush=True)
 
 def work():

@@ -12,7 +12,9 @@ from services.common.tasks import task_group
 from services.gateway.clients.watch_lane import Lane, Pace
 from services.gateway.domain.ports import Watched
 
-_LANES = 4
+# Each reads for itself what comes at one time, so more of them make every message dearer
+# (`bench/stream`); with two, no replica that stops interrupts all watches.
+_LANES = 2
 
 
 class SessionWatches:
