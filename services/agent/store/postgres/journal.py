@@ -1,7 +1,7 @@
 """What the worker that holds a run writes: one statement each, fenced by the epoch."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import asyncpg
 from asyncpg import Record
@@ -119,7 +119,47 @@ WITH held AS MATERIALIZED (
 )
 SELECT * FROM written
 """
-_ASK_PARTS, _ANSWER_PARTS = 4, 3
+
+
+class _Shared:
+    """A statement that writes of several runs share."""
+
+    def __init__(self, pool: Pool, statement: str, *, name: str, part_width: int) -> None:
+        self._pool = pool
+        self._statement = statement
+        self._part_width = part_width
+        self.together = Together(name, self._write_together)
+
+    async def write(self, write: Write) -> Record:
+        """The row of what is committed now.
+
+        Raises:
+            FencedError: the run is no longer the writer's.
+        """
+        written = await self.together.call(write)
+        if written is None:
+            written = await self._write_alone(write)
+        return written
+
+    async def _write_together(self, writes: Sequence[Write]) -> Sequence[Record | None]:
+        skipping = self._statement.replace(WAITING, SKIPPING)
+        try:
+            async with connection(self._pool) as lent:
+                rows = await lent.fetch(skipping, *columns(writes, part_width=self._part_width))
+        except asyncpg.PostgresError:
+            # One of them cannot be written; alone, it meets its error alone.
+            return [None] * len(writes)
+        written = {row["number"]: row for row in rows}
+        return [written.get(number) for number in range(1, len(writes) + 1)]
+
+    async def _write_alone(self, write: Write) -> Record:
+        async with connection(self._pool) as lent:
+            written = await lent.fetchrow(
+                self._statement, *columns([write], part_width=self._part_width)
+            )
+        if written is None:
+            raise FencedError
+        return written
 
 
 class JournalWriter:
@@ -127,44 +167,26 @@ class JournalWriter:
 
     A write that cannot be made at once, as somebody else holds a lock on its session or its run,
     or as the run is lost, is made alone: only then it waits, or is refused.
+
+    Attributes:
+        pool: the database.
+        new_id: gives messages their ids.
+        asks: writes messages with calls.
+        answers: writes results.
     """
 
     def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self.pool = pool
         self.new_id = new_id
-        self._asks = Together("write questions", self._ask_together)
-        self._answers = Together("write results", self._answer_together)
+        self.asks = _Shared(pool, _ASK, name="write questions", part_width=4)
+        self.answers = _Shared(pool, _ANSWER, name="write results", part_width=3)
         self._ends = Together("write ends", self._end_together)
 
     @asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
         """Commit together what comes at once, for as long as the block lasts."""
-        async with AsyncExitStack() as stack:
-            for kind in (self._asks, self._answers, self._ends):
-                await stack.enter_async_context(kind.open())
+        async with self.asks.together.open(), self.answers.together.open(), self._ends.open():
             yield
-
-    async def ask(self, write: Write) -> Record:
-        """The row of a message with calls that is committed now.
-
-        Raises:
-            FencedError: the run is no longer the writer's.
-        """
-        written = await self._asks.call(write)
-        if written is None:
-            return await self._alone(_ASK, write, part_width=_ASK_PARTS)
-        return written
-
-    async def answer(self, write: Write) -> Record:
-        """The row of results that are committed now.
-
-        Raises:
-            FencedError: the run is no longer the writer's.
-        """
-        written = await self._answers.call(write)
-        if written is None:
-            return await self._alone(_ANSWER, write, part_width=_ANSWER_PARTS)
-        return written
 
     async def end(self, end: End) -> Sequence[Message]:
         """The last messages of a run that has ended now.
@@ -177,37 +199,11 @@ class JournalWriter:
             return await finish_run(self.pool, end, new_id=self.new_id)
         return messages
 
-    async def _ask_together(self, writes: Sequence[Write]) -> Sequence[Record | None]:
-        return await self._together(_ASK, writes, part_width=_ASK_PARTS)
-
-    async def _answer_together(self, writes: Sequence[Write]) -> Sequence[Record | None]:
-        return await self._together(_ANSWER, writes, part_width=_ANSWER_PARTS)
-
     async def _end_together(self, ends: Sequence[End]) -> Sequence[Sequence[Message] | None]:
         try:
             return await finish_runs(self.pool, ends, new_id=self.new_id)
         except asyncpg.PostgresError:
             return [None] * len(ends)
-
-    async def _together(
-        self, statement: str, writes: Sequence[Write], *, part_width: int
-    ) -> Sequence[Record | None]:
-        skipping = statement.replace(WAITING, SKIPPING)
-        try:
-            async with connection(self.pool) as lent:
-                rows = await lent.fetch(skipping, *columns(writes, part_width=part_width))
-        except asyncpg.PostgresError:
-            # One of them cannot be written; alone, it meets its error alone.
-            return [None] * len(writes)
-        written = {row["number"]: row for row in rows}
-        return [written.get(number) for number in range(1, len(writes) + 1)]
-
-    async def _alone(self, statement: str, write: Write, *, part_width: int) -> Record:
-        async with connection(self.pool) as lent:
-            written = await lent.fetchrow(statement, *columns([write], part_width=part_width))
-        if written is None:
-            raise FencedError
-        return written
 
 
 class PostgresRunJournal:
@@ -243,7 +239,7 @@ class PostgresRunJournal:
                 for place, call in enumerate(draft.tool_calls)
             ],
         )
-        [message] = write.committed(await self._writer.ask(write))
+        [message] = write.committed(await self._writer.asks.write(write))
         return message
 
     async def start_tool_calls(self, call_ids: Sequence[ToolCallId]) -> None:
@@ -260,7 +256,7 @@ class PostgresRunJournal:
             new_id=self._writer.new_id,
             parts=[_closed(draft) for draft in drafts],
         )
-        messages = write.committed(await self._writer.answer(write))
+        messages = write.committed(await self._writer.answers.write(write))
         answered = {draft.tool_call_id for draft in drafts}
         self._open = [call for call in self._open if call.id not in answered]
         return messages
