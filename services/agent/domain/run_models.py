@@ -128,7 +128,7 @@ class Run:
         message_id: the user message it answers.
         turn: that message's sequence; runs of a session are worked on in this order.
         state: where it stands.
-        stop_reason: why it ended.
+        stop_reason: why it ended; None too if only a later release knows the reason.
         step_count: how often the model has been asked, in all attempts together.
         usage: what the model has processed so far, in all attempts together.
         offered: what the model could use; None until planned.

@@ -116,7 +116,7 @@ class Run(_message.Message):
     class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Run._StopReason.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         STOP_REASON_UNSPECIFIED: Run._StopReason.ValueType  # 0
-        """STOP_REASON_UNSPECIFIED: it has not ended."""
+        """STOP_REASON_UNSPECIFIED: it has not ended, or for a reason that only a later release knows."""
         STOP_REASON_END_TURN: Run._StopReason.ValueType  # 1
         """STOP_REASON_END_TURN: the model answered."""
         STOP_REASON_MAX_STEPS: Run._StopReason.ValueType  # 2
@@ -148,7 +148,7 @@ class Run(_message.Message):
         """StopReason is why a run ended."""
 
     STOP_REASON_UNSPECIFIED: Run.StopReason.ValueType  # 0
-    """STOP_REASON_UNSPECIFIED: it has not ended."""
+    """STOP_REASON_UNSPECIFIED: it has not ended, or for a reason that only a later release knows."""
     STOP_REASON_END_TURN: Run.StopReason.ValueType  # 1
     """STOP_REASON_END_TURN: the model answered."""
     STOP_REASON_MAX_STEPS: Run.StopReason.ValueType  # 2

@@ -25,6 +25,9 @@ from services.agent.store.codec import (
 
 T = TypeVar("T")
 
+# Workers of a later release may end runs for reasons that are not known here yet.
+_STOP_REASONS: Final = {reason.value: reason for reason in StopReason}
+
 FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 """Below every id: where a list that goes up begins."""
 
@@ -100,8 +103,7 @@ def message_of(row: Record) -> Message:
 
 def run_of(row: Record) -> Run:
     """A row with the columns `RUN`."""
-    stop_reason, cancel_reason = row["stop_reason"], row["cancel_reason"]
-    offered, error = row["offered"], row["error_reason"]
+    cancel_reason, offered, error = row["cancel_reason"], row["offered"], row["error_reason"]
     return Run(
         id=RunId(str(row["id"])),
         session_id=SessionId(str(row["session_id"])),
@@ -112,7 +114,7 @@ def run_of(row: Record) -> Run:
         turn=row["turn"],
         state=RunState(row["state"]),
         create_time=row["create_time"],
-        stop_reason=None if stop_reason is None else StopReason(stop_reason),
+        stop_reason=_STOP_REASONS.get(row["stop_reason"]),
         step_count=row["step_count"],
         usage=Usage(row["input_tokens"], row["output_tokens"]),
         offered=None if offered is None else offered_from_json(offered),
