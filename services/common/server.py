@@ -106,6 +106,8 @@ async def stop_signal() -> None:
 def _options(settings: ServerSettings) -> list[tuple[str, int]]:
     return [
         *_OPTIONS,
+        ("grpc.max_connection_age_ms", int(1000 * settings.connection_seconds)),
+        ("grpc.max_connection_age_grace_ms", int(1000 * settings.connection_grace_seconds)),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_send_message_length", settings.max_message_bytes),
     ]

@@ -57,6 +57,18 @@ class ServerSettings(BaseSettings):
     )
     reflection: bool = True
     max_message_bytes: int = Field(default=20 * 1024 * 1024, ge=1024 * 1024, le=256 * 1024 * 1024)
+    connection_seconds: float = Field(
+        default=1800.0,
+        gt=0,
+        le=86_400,
+        description="after which clients are asked to connect anew, and so find new replicas",
+    )
+    connection_grace_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="how long calls on the old connection go on; no less than an upload may take",
+    )
     drain_seconds: float = Field(default=0.5, ge=0, le=60)
     grace_seconds: float = Field(default=5.0, ge=0, le=300)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -126,6 +126,8 @@ class Proxy:
         handler = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._handlers.add(handler)
         handler.add_done_callback(self._handlers.discard)
+        # Even where it is cancelled before it begins.
+        handler.add_done_callback(lambda _: _abort(writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
