@@ -26,6 +26,7 @@ class Echo(grpc.GenericRpcHandler):
         self.received: list[bytes] = []
         self.completed = 0
         self.hold: asyncio.Event | None = None
+        self.seconds = 0.0
         self.ended = asyncio.Event()
         self._shapes = {method.path: method for method in methods()}
 
@@ -44,6 +45,7 @@ class Echo(grpc.GenericRpcHandler):
     async def _unary(self, request: bytes, context: Any) -> bytes:
         await self._look(context)
         try:
+            await asyncio.sleep(self.seconds)
             if self.hold is not None:
                 await self.hold.wait()
         finally:
