@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from grpc import aio
 
 from services.common.errors import UnavailableError
 from services.common.status import RpcFailure, failure_of
+from services.gateway.main import running_gateway
 from services.gateway.settings import GatewaySettings
 from tests.gateway.fake_agent import Session
 from tests.gateway.installation import ADMIN, ENOUGH, Installation, bearer, eventually
@@ -23,6 +25,14 @@ from tests.gateway.installation import ADMIN, ENOUGH, Installation, bearer, even
 CASES = Path(__file__).parents[2] / "cases"
 STRANGER = str(uuid.uuid4())
 RUN = str(uuid.uuid4())
+PLAYS, AT_ONCE = 8, 30
+"""How often the timeline of case 31 is played, and so many times at once each time."""
+
+RESTARTED_AFTER = 5
+"""The moment of it after which the gateway is another one."""
+
+HANDLER_ENDS_WITHIN = 5.0
+"""Seconds that case 32 gives the handler of a client that has left."""
 
 
 async def failure(call: Any) -> RpcFailure:
@@ -349,35 +359,66 @@ class TestResumeWithoutLoss:
     """tests/cases/31-resume-no-loss-no-dup, by its timeline, with a gateway in between."""
 
     async def test_the_timeline(self, gateway: Installation) -> None:
+        timeline, expected = self.case()
+        chance = random.Random(31)
+
+        for _ in range(PLAYS):
+            plays = (play(gateway, gateway, timeline, chance) for _ in range(AT_ONCE))
+            for seen in await asyncio.gather(*plays):
+                self.check(seen, expected)
+
+    async def test_a_restart_of_the_gateway_in_between_changes_nothing(
+        self, gateway: Installation
+    ) -> None:
+        timeline, expected = self.case()
+        async with (
+            running_gateway(gateway.settings) as other,
+            aio.insecure_channel(f"127.0.0.1:{other.port}") as channel,
+        ):
+            successor = replace(gateway, port=other.port, channel=channel)
+            seen = await play(gateway, successor, timeline, random.Random(31))
+
+        self.check(seen, expected)
+
+    def case(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The timeline, and what each client has to see."""
         folder = CASES / "31-resume-no-loss-no-dup"
         timeline = json.loads((folder / "timeline.json").read_text(encoding="utf-8"))
         expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
-        chance = random.Random(31)
-
-        async with asyncio.TaskGroup() as group:
-            plays = [group.create_task(play(gateway, timeline, chance)) for _ in range(30)]
-
         assert expected["D"] == "error or resync event"
-        for seen in (each.result() for each in plays):
-            assert seen.pop("D") == "OUT_OF_RANGE"
-            assert seen == {name: expected[name] for name in ("A first", "A second", "B", "C")}
+        return timeline, expected
+
+    def check(self, seen: dict[str, Any], expected: dict[str, Any]) -> None:
+        """Compare; D gets an error."""
+        assert seen == {**expected, "D": "OUT_OF_RANGE"}
 
 
 async def play(
-    gateway: Installation, timeline: list[dict[str, Any]], chance: random.Random
+    gateway: Installation,
+    successor: Installation,
+    timeline: list[dict[str, Any]],
+    chance: random.Random,
 ) -> dict[str, Any]:
-    """What each client of the timeline has seen; the seventh moment comes with random delays."""
+    """What each client of the timeline has seen; the seventh moment comes with random delays.
+
+    Args:
+        gateway: where clients subscribe up to the fifth moment.
+        successor: where they subscribe afterwards; the first is stopped then, if it is another one.
+        timeline: what happens.
+        chance: gives the delays.
+    """
     session = gateway.agent.open(ADMIN)
     calls: dict[str, Any] = {}
     seen: dict[str, Any] = {}
 
     async def step(entry: dict[str, Any]) -> None:
+        there = gateway if entry["t"] <= RESTARTED_AFTER else successor
         if entry["t"] == 7:
             await asyncio.sleep(chance.uniform(0, 0.01))
         if entry["do"].startswith("commit"):
             assert await session.commit("text") == entry["seq"]
         elif entry["do"] == "client subscribes":
-            calls[entry["client"]] = stream(gateway, session, after_sequence=entry["after"])
+            calls[entry["client"]] = stream(there, session, after_sequence=entry["after"])
         else:
             seen["A first"] = await read(calls["A"], entry["seq"])
             calls["A"].cancel()
@@ -386,6 +427,8 @@ async def play(
         async with asyncio.TaskGroup() as group:
             for entry in (each for each in timeline if each["t"] == moment):
                 group.create_task(step(entry))
+        if moment == RESTARTED_AFTER and successor is not gateway:
+            await gateway.stop()
     seen["A second"] = await read(calls["A"], 4)
     seen["B"] = await read(calls["B"], 6)
     seen["C"] = [] if (await calls["C"].read()).HasField("heartbeat") else ["a message"]
@@ -408,7 +451,8 @@ class TestClientGone:
         await call.read()
         before = gateway.agent.watches
         call.cancel()
-        await eventually(lambda: gateway.agent.watches == before - 1)
+        async with asyncio.timeout(HANDLER_ENDS_WITHIN):
+            await eventually(lambda: gateway.agent.watches == before - 1)
 
         await session.commit("the answer")
         again = await send(gateway, agent_id=gateway.agent.agent_id, request_id=request_id)
