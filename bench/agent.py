@@ -24,6 +24,10 @@ IDENTITY = Identity(tenant="bench", user_id="bench")
 T = TypeVar("T")
 _NO_LIMIT = 1_000_000
 _AT_ONCE = 20
+_FORGET = """
+TRUNCATE run, chat_message, tool_call;
+UPDATE chat_session SET last_sequence = 0, unfinished = 0;
+"""
 
 
 class Hint:
@@ -81,12 +85,16 @@ class AgentStores:
     sessions: list[Session]
 
     async def ask(self, count: int) -> None:
-        """A message in each of the first so many sessions, and so a run."""
+        """A message in each of the first so many sessions, and so a run; all before is forgotten."""
+        async with connection(self.pool) as lent:
+            await lent.execute(_FORGET)
         await _at_once(
             [self.runs.start(IDENTITY, each.id, "What is it?") for each in self.sessions[:count]]
         )
         async with connection(self.pool) as lent:
-            await lent.execute("VACUUM ANALYZE run, chat_session, chat_message", timeout=60)
+            await lent.execute(
+                "VACUUM ANALYZE run, chat_session, chat_message, tool_call", timeout=60
+            )
 
     @asynccontextmanager
     async def working(self, turns: Turns, *, runs_at_once: int) -> AsyncIterator[None]:

@@ -6,8 +6,9 @@ Work that does nothing is taken from a queue and ended, by 5 connections each, i
 
 - raw SKIP LOCKED: an UPDATE that takes jobs, a DELETE that ends them, ten or one at a time, by five
   consumers
-- ChatMind, its queue: five consumers who take up to ten runs and end each with an answer
-- ChatMind, its worker: the whole worker, 32 runs at once
+- ChatMind, its queue: five consumers who take up to ten runs and end each with an answer, those that
+  end at once together, as the worker does
+- ChatMind, its worker: the whole worker, 32 runs at once, which also reads what each run begins with
 - pgqueuer: five managers with a connection and a batch of ten each, its defaults otherwise
 - procrastinate: a worker with a pool of five and as many jobs at once, which deletes what is done
 
@@ -102,7 +103,8 @@ class BareQueue:
 
     async def work(self) -> int:
         """Take and end them."""
-        await asyncio.gather(*(self._consume() for _ in range(CONNECTIONS)))
+        async with self._stores.queue.together():
+            await asyncio.gather(*(self._consume() for _ in range(CONNECTIONS)))
         return self._runs
 
     async def _consume(self) -> None:
@@ -264,9 +266,11 @@ async def measure(*, rounds: int, scale: float) -> None:
         scores = await contest(contenders, rounds=rounds, server=psutil.Process(server.pid))
     print()
     print(table(scores, unit="jobs", reference=contenders[0].name))
-    ours = scores[WholeWorker.name].rate
-    print(f"its worker is {ours / scores[Pgqueuer.name].rate:.2f} of pgqueuer (goal 1.50)")
-    print(f"and {ours / scores[contenders[0].name].rate:.2f} of the raw queue (goal .50)")
+    raw, peer = scores[contenders[0].name].rate, scores[Pgqueuer.name].rate
+    for ours in (BareQueue.name, WholeWorker.name):
+        rate = scores[ours].rate
+        print(f"{ours}: {rate / peer:.2f} of pgqueuer (goal 1.50)")
+        print(f"{ours}: {rate / raw:.2f} of the raw queue (goal .50)")
 
 
 def main() -> None:

@@ -47,8 +47,8 @@ UPDATE run SET
         SELECT to_jsonb(agent) FROM agent
         WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
           AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')))
-WHERE id IN (
-    SELECT id FROM suspected UNION ALL SELECT id FROM lapsed UNION ALL SELECT id FROM next)
+WHERE id = ANY (ARRAY (
+    SELECT id FROM suspected UNION ALL SELECT id FROM lapsed UNION ALL SELECT id FROM next))
 RETURNING {RUN}, epoch, crashes
 """
 _RENEW = """

@@ -57,6 +57,13 @@ SELECT gen_random_uuid(), id, tenant, user_id, agent_id, gen_random_uuid(), turn
 FROM chat_session, generate_series(1, 20) AS turn
 WHERE NOT EXISTS (SELECT FROM run WHERE run.session_id = chat_session.id)
 """
+_FIRST_RUNS = """
+INSERT INTO run (
+    id, session_id, tenant, user_id, agent_id, message_id, turn, state, create_time, place)
+SELECT gen_random_uuid(), id, tenant, user_id, agent_id, gen_random_uuid(), 1, 'idle', now(),
+    row_number() OVER ()
+FROM chat_session
+"""
 
 
 @pytest.fixture
@@ -127,6 +134,20 @@ class TestClaim:
         async with connection(pool) as lent:
             await lent.execute(_SESSIONS)
             await lent.execute(_WAITING)
+            await lent.execute("ANALYZE")
+
+            assert await rows_of_a_claim(lent, most=10) <= 100
+            await lent.execute("SET plan_cache_mode = force_generic_plan")
+            assert await rows_of_a_claim(lent, most=10) <= 100
+
+    async def test_taking_runs_reads_no_others_although_many_of_them_wait(
+        self, pool: Pool, stores: Stores
+    ) -> None:
+        """The first run of each of 2,000 sessions; a plan for a tenth of them would read them all."""
+        async with connection(pool) as lent:
+            for _ in range(4):
+                await lent.execute(_SESSIONS)
+            await lent.execute(_FIRST_RUNS)
             await lent.execute("ANALYZE")
 
             assert await rows_of_a_claim(lent, most=10) <= 100
