@@ -85,7 +85,7 @@ class AgentStores:
     sessions: list[Session]
 
     async def ask(self, count: int) -> None:
-        """A message in each of the first so many sessions, and so a run; all before is forgotten."""
+        """A message in each of the first so many sessions, and so a run; those before are gone."""
         async with connection(self.pool) as lent:
             await lent.execute(_FORGET)
         await _at_once(

@@ -6,9 +6,9 @@ Work that does nothing is taken from a queue and ended, by 5 connections each, i
 
 - raw SKIP LOCKED: an UPDATE that takes jobs, a DELETE that ends them, ten or one at a time, by five
   consumers
-- ChatMind, its queue: five consumers who take up to ten runs and end each with an answer, those that
-  end at once together, as the worker does
-- ChatMind, its worker: the whole worker, 32 runs at once, which also reads what each run begins with
+- ChatMind, its queue: five consumers who take up to ten runs and end each with an answer; as with
+  the worker, what ends at once is committed together
+- ChatMind, its worker: the whole worker, 32 runs at once, which reads what each run begins with too
 - pgqueuer: five managers with a connection and a batch of ten each, its defaults otherwise
 - procrastinate: a worker with a pool of five and as many jobs at once, which deletes what is done
 

@@ -143,7 +143,7 @@ class TestClaim:
     async def test_taking_runs_reads_no_others_although_many_of_them_wait(
         self, pool: Pool, stores: Stores
     ) -> None:
-        """The first run of each of 2,000 sessions; a plan for a tenth of them would read them all."""
+        """The first ones of 2,000 sessions; a plan for a tenth of them would read them all."""
         async with connection(pool) as lent:
             for _ in range(4):
                 await lent.execute(_SESSIONS)
