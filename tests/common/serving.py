@@ -8,7 +8,10 @@ import grpc
 from grpc import aio
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
-Handler: TypeAlias = grpc.RpcMethodHandler | Behaviour
+# grpc's classes take their parameters in its stubs alone.
+RawHandler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | Behaviour"
+Context: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 
 SERVICE = "test.v1.TestService"
 METHOD = f"/{SERVICE}/Method"

@@ -19,7 +19,8 @@ from services.common.interceptors.authentication import IDENTITY_KEY
 from services.common.interceptors.request_id import REQUEST_ID_KEY, RequestIdInterceptor
 from services.common.server import RunningServer, serve
 from services.common.settings import ServerSettings
-from tests.common.serving import METHOD, SERVICE, Behaviour, serving
+from tests.calls import unary_unary
+from tests.common.serving import METHOD, SERVICE, Behaviour, RawHandler, serving
 
 LIMIT = 2 * 1024 * 1024
 KEY = Ed25519PrivateKey.generate()
@@ -34,7 +35,7 @@ async def replica(
     settings = ServerSettings(
         listen=listen, identity_dir=tmp_path, drain_seconds=0.3, grace_seconds=1
     )
-    handler = grpc.unary_unary_rpc_method_handler(behaviour)
+    handler: RawHandler = grpc.unary_unary_rpc_method_handler(behaviour)
 
     def register(server: aio.Server) -> None:
         server.add_generic_rpc_handlers(
@@ -61,7 +62,7 @@ class TestOpenChannel:
             replica(echo, tmp_path) as server,
             open_channel(f"127.0.0.1:{server.port}", max_message_bytes=LIMIT) as channel,
         ):
-            call = channel.unary_unary(METHOD)
+            call = unary_unary(channel, METHOD)
 
             assert len(await call(bytes(LIMIT))) == LIMIT
             with pytest.raises(aio.AioRpcError) as caught:
@@ -88,7 +89,7 @@ class TestOpenChannel:
             ) as channel,
         ):
             try:
-                answer = await channel.unary_unary(METHOD)(b"")
+                answer = await unary_unary(channel, METHOD)(b"")
             except aio.AioRpcError:
                 answer = None
 
@@ -96,14 +97,14 @@ class TestOpenChannel:
 
     async def test_a_server_that_knows_no_health_is_taken_for_healthy(self) -> None:
         server = aio.server()
-        handler = grpc.unary_unary_rpc_method_handler(echo)
+        handler: RawHandler = grpc.unary_unary_rpc_method_handler(echo)
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Method": handler}),)
         )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with open_channel(f"127.0.0.1:{port}", max_message_bytes=LIMIT) as channel:
-            assert await channel.unary_unary(METHOD)(b"hi", timeout=10) == b"hi"
+            assert await unary_unary(channel, METHOD)(b"hi", timeout=10) == b"hi"
         await server.stop(0)
 
     async def test_no_proxy_stands_between(
@@ -115,7 +116,7 @@ class TestOpenChannel:
             replica(echo, tmp_path) as server,
             open_channel(f"127.0.0.1:{server.port}", max_message_bytes=LIMIT) as channel,
         ):
-            assert await channel.unary_unary(METHOD)(b"hi", timeout=10) == b"hi"
+            assert await unary_unary(channel, METHOD)(b"hi", timeout=10) == b"hi"
 
     async def test_a_replica_that_drains_gets_no_more_calls(self, tmp_path: Path) -> None:
         """No call fails while one of two replicas stops."""
@@ -131,7 +132,7 @@ class TestOpenChannel:
             goes = await going.enter_async_context(replica(named(b"goes"), tmp_path))
             target = f"ipv4:127.0.0.1:{stays.port},127.0.0.1:{goes.port}"
             channel = await stack.enter_async_context(open_channel(target, max_message_bytes=LIMIT))
-            call = channel.unary_unary(METHOD)
+            call = unary_unary(channel, METHOD)
             async with asyncio.timeout(20), asyncio.TaskGroup() as group:
                 while {await call(b"") for _ in range(10)} != {b"stays", b"goes"}:
                     pass
@@ -154,7 +155,7 @@ class TestOutgoingCalls:
             return b""
 
         async with serving(behave, RequestIdInterceptor(lambda: "r1")) as channel:
-            await channel.unary_unary(METHOD)(b"")
+            await unary_unary(channel, METHOD)(b"")
 
         assert sent[REQUEST_ID_KEY] == "r1"
         assert verifier.identity(sent[IDENTITY_KEY]) == ADA

@@ -59,9 +59,10 @@ class TestValues:
     def test_json_of_any_shape_becomes_a_struct(self) -> None:
         struct = from_json({"a": [1, 0.5, None, True, {"b": "c"}], "d": {}, "e": ()})
 
-        assert list(struct["a"])[:4] == [1, 0.5, None, True]
-        assert struct["a"][4]["b"] == "c"
-        assert list(struct["e"]) == []
+        many, empty = struct.get_or_create_list("a"), struct.get_or_create_list("e")
+        assert list(many)[:4] == [1, 0.5, None, True]
+        assert many[4] == {"b": "c"}
+        assert list(empty) == []
 
     @pytest.mark.parametrize(
         "value",

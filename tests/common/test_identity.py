@@ -238,7 +238,7 @@ class TestRefused:
     ) -> None:
         """Neither no signature nor one by the public key, which everybody has, is taken."""
         payload = jwt.decode(signed(clock), options={"verify_signature": False})
-        secret = GATEWAY_KEY.public_key().public_bytes_raw() if algorithm == "HS256" else None
+        secret = GATEWAY_KEY.public_key().public_bytes_raw() if algorithm == "HS256" else ""
         forged = jwt.encode(payload, secret, algorithm=algorithm)
 
         with pytest.raises(UnauthenticatedError):

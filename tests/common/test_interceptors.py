@@ -12,7 +12,8 @@ from services.common.interceptors import interceptor_chain
 from services.common.interceptors.base import AdmittingInterceptor, Call
 from services.common.interceptors.request_id import current_request_id
 from services.common.status import failure_of
-from tests.common.serving import METHOD, serving
+from tests.calls import unary_unary
+from tests.common.serving import METHOD, Handler, serving
 
 
 class RefuseAll(AdmittingInterceptor):
@@ -33,7 +34,9 @@ async def answer(request: StringValue, context: Any) -> bytes:
     return request.value.encode()
 
 
-HANDLER = unary_unary_rpc_method_handler(answer, request_deserializer=StringValue.FromString)
+HANDLER: Handler = unary_unary_rpc_method_handler(
+    answer, request_deserializer=StringValue.FromString
+)
 
 
 async def failed(authentication: aio.ServerInterceptor) -> tuple[str, list[tuple[str, str]]]:
@@ -43,7 +46,7 @@ async def failed(authentication: aio.ServerInterceptor) -> tuple[str, list[tuple
     with structlog.testing.capture_logs(processors) as lines:
         async with serving(HANDLER, *chain) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"\xff")
+                await unary_unary(channel, METHOD)(b"\xff")
     return failure_of(caught.value).message, [
         (line["outcome"], line["request_id"]) for line in lines
     ]
@@ -64,4 +67,4 @@ class TestChain:
         async with serving(HANDLER, *chain) as channel:
             request = StringValue(value="hi").SerializeToString()
 
-            assert await channel.unary_unary(METHOD)(request) == b"hi"
+            assert await unary_unary(channel, METHOD)(request) == b"hi"

@@ -1,7 +1,7 @@
 """T-P3: connections through PgBouncer in transaction mode; skipped where it is not installed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SHORT = Timeouts(statement=0.5, lock=0.2)
 
 
 @pytest.fixture
-def pooler(empty_database: str, tmp_path: Path) -> AsyncIterator[PgBouncer]:
+def pooler(empty_database: str, tmp_path: Path) -> Iterator[PgBouncer]:
     """A pooler whose clients share a few sessions."""
     with pgbouncer(empty_database, tmp_path, sessions=SESSIONS) as pooler:
         yield pooler

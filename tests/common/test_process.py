@@ -10,7 +10,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+
+from tests.calls import blocking_health_of
 
 _PROGRAM = """
 import asyncio, gc, sys
@@ -72,8 +74,9 @@ class TestStopping:
     def test_a_signal_ends_it_in_order(self, signum: signal.Signals) -> None:
         with started() as (process, port):
             with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-                health = health_pb2_grpc.HealthStub(channel)
-                answer = health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+                answer = blocking_health_of(channel).Check(
+                    health_pb2.HealthCheckRequest(), timeout=10
+                )
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
             process.send_signal(signum)
             out, err = process.communicate(timeout=20)

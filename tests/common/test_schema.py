@@ -8,7 +8,7 @@ import pytest
 from services.common.db import connection
 from services.common.db_checks import DatabaseUnfitError
 from services.common.schema import migrate_schema, open_schema
-from services.common.settings import Address, DatabaseSettings, settings_config
+from services.common.settings import Address, DatabaseSettings, read_settings, settings_config
 from tests.pgbouncer import pgbouncer
 
 
@@ -50,13 +50,13 @@ async def count_items(settings: DatabaseSettings, migrations: Path) -> object:
 @pytest.mark.usefixtures("environment")
 class TestOpenSchema:
     async def test_a_schema_is_migrated_before_it_is_opened(self, migrations: Path) -> None:
-        assert await count_items(ShopSettings(), migrations) == 0
+        assert await count_items(read_settings(ShopSettings), migrations) == 0
 
     async def test_without_leave_to_migrate_it_waits_for_whoever_does(
         self, environment: pytest.MonkeyPatch, migrations: Path
     ) -> None:
         environment.setenv("CHATMIND_SHOP_MIGRATE", "false")
-        settings = ShopSettings()
+        settings = read_settings(ShopSettings)
         counting = asyncio.create_task(count_items(settings, migrations))
         done, _ = await asyncio.wait({counting}, timeout=0.3)
         await migrate_schema(settings, schema="shop", migrations=migrations)
@@ -75,7 +75,7 @@ class TestOpenSchema:
             environment.setenv("CHATMIND_DATABASE_URL", pooler.dsn(empty_database))
             environment.setenv("CHATMIND_DATABASE_DIRECT_URL", empty_database)
 
-            assert await count_items(ShopSettings(), migrations) == 0
+            assert await count_items(read_settings(ShopSettings), migrations) == 0
 
     @pytest.mark.parametrize("migrate", ["true", "false"])
     async def test_a_pooler_that_is_not_told_of_is_refused(
@@ -91,7 +91,7 @@ class TestOpenSchema:
             environment.setenv("CHATMIND_SHOP_MIGRATE", migrate)
 
             with pytest.raises(DatabaseUnfitError, match="CHATMIND_DATABASE_DIRECT_URL"):
-                await count_items(ShopSettings(), migrations)
+                await count_items(read_settings(ShopSettings), migrations)
 
     @pytest.mark.parametrize("migrate", ["true", "false"])
     async def test_without_an_extension_that_it_needs_it_does_not_open(
@@ -101,7 +101,7 @@ class TestOpenSchema:
 
         with pytest.raises(DatabaseUnfitError, match="'graph'"):
             async with open_schema(
-                ShopSettings(),
+                read_settings(ShopSettings),
                 schema="shop",
                 migrations=migrations,
                 application_name="shop",

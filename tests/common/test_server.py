@@ -10,12 +10,13 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from services.common.server import ListenError, RunningServer, serve
 from services.common.settings import ServerSettings
-from tests.common.serving import METHOD, SERVICE, Handler
+from tests.calls import health_of, read, unary_unary
+from tests.common.serving import METHOD, SERVICE, RawHandler
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -23,7 +24,7 @@ UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 def settings(tmp_path: Path, **changes: Any) -> ServerSettings:
-    usual = {
+    usual: dict[str, Any] = {
         "listen": "127.0.0.1:0",
         "identity_dir": tmp_path,
         "drain_seconds": 0,
@@ -35,7 +36,7 @@ def settings(tmp_path: Path, **changes: Any) -> ServerSettings:
 @asynccontextmanager
 async def running(
     settings: ServerSettings,
-    handler: Handler | None = None,
+    handler: "RawHandler | None" = None,
     *,
     draining: asyncio.Event | None = None,
 ) -> AsyncIterator[tuple[RunningServer, aio.Channel]]:
@@ -76,7 +77,7 @@ async def _close_channels() -> AsyncIterator[None]:
 
 
 async def health(channel: aio.Channel, service: str) -> int:
-    stub = health_pb2_grpc.HealthStub(channel)
+    stub = health_of(channel)
     response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
     return int(response.status)
 
@@ -84,7 +85,7 @@ async def health(channel: aio.Channel, service: str) -> int:
 class TestServing:
     async def test_it_answers_at_the_port_it_tells(self, tmp_path: Path) -> None:
         async with running(settings(tmp_path)) as (_, channel):
-            assert await channel.unary_unary(METHOD)(b"hi") == b"hi"
+            assert await unary_unary(channel, METHOD)(b"hi") == b"hi"
 
     @pytest.mark.parametrize("service", ["", SERVICE])
     async def test_it_is_healthy_as_a_whole_and_by_service(
@@ -98,15 +99,18 @@ class TestServing:
         self, tmp_path: Path, allowed: bool
     ) -> None:
         async with running(settings(tmp_path, reflection=allowed)) as (_, channel):
-            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-            request = reflection_pb2.ServerReflectionRequest(list_services="")
-            call = stub.ServerReflectionInfo(iter([request]))
+            reflect = channel.stream_stream(
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                reflection_pb2.ServerReflectionRequest.SerializeToString,
+                reflection_pb2.ServerReflectionResponse.FromString,
+            )
+            call = reflect(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
             if not allowed:
                 with pytest.raises(aio.AioRpcError) as caught:
                     await call.read()
                 assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
                 return
-            listed = (await call.read()).list_services_response.service
+            listed = (await read(call)).list_services_response.service
 
         assert {each.name for each in listed} == {
             SERVICE,
@@ -118,7 +122,7 @@ class TestServing:
         small = settings(tmp_path, max_message_bytes=1024 * 1024)
         async with running(small) as (_, channel):
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(bytes(1024 * 1024 + 100))
+                await unary_unary(channel, METHOD)(bytes(1024 * 1024 + 100))
 
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -153,7 +157,7 @@ class TestEnd:
 
         async def run() -> None:
             drain = settings(tmp_path, drain_seconds=0.2)
-            handler = grpc.unary_unary_rpc_method_handler(call)
+            handler: RawHandler = grpc.unary_unary_rpc_method_handler(call)
             async with running(drain, handler, draining=draining) as (_, channel):
                 started.set_result(channel)
                 await leave.wait()
@@ -163,14 +167,12 @@ class TestEnd:
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             group.create_task(run())
             channel = await started
-            answer = channel.unary_unary(METHOD)(b"")
-            watch = health_pb2_grpc.HealthStub(channel).Watch(
-                health_pb2.HealthCheckRequest(service=SERVICE)
-            )
-            assert (await watch.read()).status == SERVING
+            answer = unary_unary(channel, METHOD)(b"")
+            watch = health_of(channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+            assert (await read(watch)).status == SERVING
             await inside.wait()
             leave.set()
-            assert (await watch.read()).status == NOT_SERVING
+            assert (await read(watch)).status == NOT_SERVING
             assert not draining.is_set()
             await draining.wait()
             finish.set()
@@ -195,15 +197,15 @@ class TestEnd:
             while await health(channel, "") != NOT_SERVING:
                 pass
 
-            assert await channel.unary_unary(METHOD)(b"hi") == b"hi"
+            assert await unary_unary(channel, METHOD)(b"hi") == b"hi"
 
     @pytest.mark.parametrize("watched", ["", SERVICE, "nobody.Knows"])
     async def test_a_health_watch_does_not_hold_it_up(self, tmp_path: Path, watched: str) -> None:
         started = asyncio.get_running_loop().time()
         async with running(settings(tmp_path, grace_seconds=30)) as (_, channel):
-            stub = health_pb2_grpc.HealthStub(channel)
+            stub = health_of(channel)
             watch = stub.Watch(health_pb2.HealthCheckRequest(service=watched))
-            assert (await watch.read()).status in {SERVING, UNKNOWN}
+            assert (await read(watch)).status in {SERVING, UNKNOWN}
 
         assert asyncio.get_running_loop().time() - started < 10
 
@@ -217,9 +219,9 @@ class TestEnd:
             await asyncio.Event().wait()
             return b""
 
-        handler = grpc.unary_unary_rpc_method_handler(wait)
+        handler: RawHandler = grpc.unary_unary_rpc_method_handler(wait)
         async with running(settings(tmp_path, grace_seconds=0.1), handler) as (_, channel):
-            call = channel.unary_unary(METHOD)(b"")
+            call = unary_unary(channel, METHOD)(b"")
             await asyncio.wait_for(inside.wait(), 10)
 
         assert await asyncio.wait_for(call.code(), 10) is grpc.StatusCode.UNAVAILABLE
@@ -252,7 +254,7 @@ class TestEnd:
             await asyncio.open_connection("127.0.0.1", server.port)
 
     async def test_an_error_inside_is_the_one_that_comes_out(self, tmp_path: Path) -> None:
-        async def fail(what: Callable[[], None]) -> None:
+        async def fail(what: Callable[[], object]) -> None:
             async with running(settings(tmp_path)):
                 what()
 

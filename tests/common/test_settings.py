@@ -66,7 +66,7 @@ class TestReadSettings:
 
     def test_settings_cannot_be_changed(self) -> None:
         with pytest.raises(ValidationError):
-            read_settings(ExampleSettings).mode = "b"  # type: ignore[misc]  # that is the point
+            read_settings(ExampleSettings).mode = "b"
 
     def test_every_wrong_one_is_named_by_its_variable(
         self, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

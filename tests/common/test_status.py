@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import grpc
 import pytest
@@ -21,7 +22,15 @@ from services.common.errors import (
     UnavailableError,
 )
 from services.common.interceptors.error_status import ErrorStatusInterceptor
-from services.common.status import DETAILS_KEY, RpcFailure, failure_of, grpc_code, to_status
+from services.common.status import (
+    DETAILS_KEY,
+    FailedCall,
+    RpcFailure,
+    failure_of,
+    grpc_code,
+    to_status,
+)
+from tests.calls import unary_unary
 from tests.common.serving import METHOD, raising, serving
 
 PEERS_LIMIT = 8 * 1024
@@ -30,7 +39,7 @@ PEERS_LIMIT = 8 * 1024
 async def failure_over_the_wire(error: ServiceError) -> tuple[aio.AioRpcError, RpcFailure]:
     async with serving(raising(error), ErrorStatusInterceptor("test.chatmind")) as channel:
         with pytest.raises(aio.AioRpcError) as caught:
-            await channel.unary_unary(METHOD)(b"")
+            await unary_unary(channel, METHOD)(b"")
     return caught.value, failure_of(caught.value)
 
 
@@ -148,9 +157,11 @@ class TestOverTheWire:
 
 class TestFailureOf:
     def test_a_call_that_never_arrived_has_a_code_and_words_alone(self) -> None:
-        with grpc.insecure_channel("127.0.0.1:1") as channel, pytest.raises(grpc.RpcError) as error:
-            channel.unary_unary(METHOD)(b"", timeout=5)
-        failure = failure_of(error.value)
+        with grpc.insecure_channel("127.0.0.1:1") as channel:
+            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            with pytest.raises(grpc.RpcError) as error:
+                call(b"", timeout=5)
+        failure = failure_of(cast("FailedCall", error.value))
 
         assert failure.code is grpc.StatusCode.UNAVAILABLE
         assert failure.unreachable

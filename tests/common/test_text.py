@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.common.text import clean, clean_json, json_line, shortened
+from services.common.text import Json, clean, clean_json, json_line, shortened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -35,7 +35,7 @@ class TestClean:
 
 class TestCleanJson:
     def test_every_string_is_cleaned_at_any_depth(self) -> None:
-        value = {"a\x00": ["b\x00", {"c": "\ud800"}], "n": 1, "t": True, "z": None}
+        value: Json = {"a\x00": ["b\x00", {"c": "\ud800"}], "n": 1, "t": True, "z": None}
 
         assert clean_json(value) == {
             "a\ufffd": ["b\ufffd", {"c": "\ufffd"}],

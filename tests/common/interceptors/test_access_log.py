@@ -12,6 +12,7 @@ from grpc import aio
 from services.common.errors import NotFoundError
 from services.common.interceptors.access_log import AccessLogInterceptor
 from services.common.interceptors.error_status import ErrorStatusInterceptor
+from tests.calls import unary_stream, unary_unary
 from tests.common.serving import METHOD, Handler, raising, serving
 
 Lines = list[MutableMapping[str, Any]]
@@ -37,7 +38,7 @@ async def logged(
 
 
 def unary(timeout: float | None = None) -> Callable[[aio.Channel], Any]:
-    return lambda channel: channel.unary_unary(METHOD)(b"", timeout=timeout)
+    return lambda channel: unary_unary(channel, METHOD)(b"", timeout=timeout)
 
 
 async def answer(request: bytes, context: Any) -> bytes:
@@ -89,7 +90,7 @@ class TestOutcome:
             yield b""
 
         async def leave(channel: aio.Channel) -> None:
-            call = channel.unary_stream(METHOD)(b"")
+            call = unary_stream(channel, METHOD)(b"")
             await asyncio.wait_for(waiting.wait(), 5)
             call.cancel()
 
@@ -97,7 +98,7 @@ class TestOutcome:
             waiting.set()
             return await wait(request, context)
 
-        handler = (
+        handler: Handler = (
             grpc.unary_stream_rpc_method_handler(behave)
             if stream
             else grpc.unary_unary_rpc_method_handler(wait_for_ever)
@@ -120,6 +121,6 @@ class TestLevel:
             async with serving(answer, AccessLogInterceptor(), service="grpc.health.v1.Health") as (
                 channel
             ):
-                await channel.unary_unary("/grpc.health.v1.Health/Method")(b"")
+                await unary_unary(channel, "/grpc.health.v1.Health/Method")(b"")
 
         assert [(line["outcome"], line["log_level"]) for line in lines] == [("OK", "debug")]

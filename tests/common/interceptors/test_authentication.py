@@ -18,6 +18,7 @@ from services.common.interceptors.authentication import (
 )
 from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.status import failure_of
+from tests.calls import unary_unary
 from tests.common.serving import METHOD, SERVICE, serving
 
 KEY = Ed25519PrivateKey.generate()
@@ -39,7 +40,7 @@ def chain() -> tuple[aio.ServerInterceptor, ...]:
 class TestAuthentication:
     async def test_each_call_has_the_identity_of_its_token(self) -> None:
         async with serving(tell, *chain()) as channel:
-            call = channel.unary_unary(METHOD)
+            call = unary_unary(channel, METHOD)
             told = [
                 await call(b"", metadata=((IDENTITY_KEY, SIGNER.token(identity)),))
                 for identity in (ADA, BOB, ADA)
@@ -69,14 +70,14 @@ class TestAuthentication:
 
         async with serving(behave, *chain()) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"", metadata=metadata)
+                await unary_unary(channel, METHOD)(b"", metadata=metadata)
 
         assert failure_of(caught.value).reason == "UNAUTHENTICATED"
         assert reached == []
 
     async def test_a_call_does_not_inherit_the_identity_of_the_one_before(self) -> None:
         async with serving(tell, *chain()) as channel:
-            call = channel.unary_unary(METHOD)
+            call = unary_unary(channel, METHOD)
             await call(b"", metadata=((IDENTITY_KEY, SIGNER.token(ADA)),))
             with pytest.raises(aio.AioRpcError) as caught:
                 await call(b"")
@@ -89,7 +90,7 @@ class TestAuthentication:
         )
         async with serving(tell, *chain()) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(
+                await unary_unary(channel, METHOD)(
                     b"", metadata=((IDENTITY_KEY, long_ago.token(ADA)),)
                 )
 
@@ -101,7 +102,7 @@ class TestAuthentication:
     async def test_health_and_reflection_are_open_but_nobody(self, service: str) -> None:
         async with serving(tell, *chain(), service=service) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(f"/{service}/Method")(b"")
+                await unary_unary(channel, f"/{service}/Method")(b"")
 
         assert caught.value.details() == "No identity came with the call."
 
@@ -109,7 +110,7 @@ class TestAuthentication:
     async def test_what_is_named_alike_is_not_open(self, service: str) -> None:
         async with serving(tell, *chain(), service=service) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(f"/{service}/Method")(b"")
+                await unary_unary(channel, f"/{service}/Method")(b"")
 
         assert caught.value.details() == "No identity token came with the call."
 

@@ -11,7 +11,8 @@ import pytest
 from grpc import aio
 
 from services.common.interceptors.base import AdmittingInterceptor, AroundInterceptor, Call
-from tests.common.serving import METHOD, serving
+from tests.calls import stream_stream, stream_unary, unary_stream, unary_unary
+from tests.common.serving import METHOD, Context, Handler, serving
 
 
 class Recorder(AroundInterceptor):
@@ -87,24 +88,24 @@ async def converse(requests: AsyncIterator[bytes], context: Any) -> AsyncIterato
 async def answers(channel: aio.Channel, *, stream: bool) -> list[bytes]:
     """All that a call answers."""
     if stream:
-        return [answer async for answer in channel.unary_stream(METHOD)(b"")]
-    return [await channel.unary_unary(METHOD)(b"")]
+        return [answer async for answer in unary_stream(channel, METHOD)(b"")]
+    return [await unary_unary(channel, METHOD)(b"")]
 
 
 class TestShapes:
     async def test_unary_to_unary(self) -> None:
         recorder = Recorder()
         async with serving(echo, recorder) as channel:
-            assert await channel.unary_unary(METHOD)(b"hi") == b"hi"
+            assert await unary_unary(channel, METHOD)(b"hi") == b"hi"
 
         assert recorder.steps == ["in", "out"]
         assert (recorder.calls[0].method, recorder.calls[0].streaming) == (METHOD, False)
 
     async def test_stream_to_unary(self) -> None:
         recorder = Recorder()
-        handler = grpc.stream_unary_rpc_method_handler(total)
+        handler: Handler = grpc.stream_unary_rpc_method_handler(total)
         async with serving(handler, recorder) as channel:
-            assert await channel.stream_unary(METHOD)(iter((b"a", b"b"))) == b"ab"
+            assert await stream_unary(channel, METHOD)(iter((b"a", b"b"))) == b"ab"
 
         assert recorder.steps == ["in", "out"]
         assert recorder.calls[0].streaming
@@ -116,7 +117,7 @@ class TestShapes:
     )
     async def test_unary_to_stream(self, behaviour: Any) -> None:
         recorder = Recorder()
-        handler = grpc.unary_stream_rpc_method_handler(behaviour)
+        handler: Handler = grpc.unary_stream_rpc_method_handler(behaviour)
         async with serving(handler, recorder) as channel:
             assert await answers(channel, stream=True) == [b"0", b"1", b"2"]
 
@@ -125,9 +126,9 @@ class TestShapes:
 
     async def test_stream_to_stream(self) -> None:
         recorder = Recorder()
-        handler = grpc.stream_stream_rpc_method_handler(converse)
+        handler: Handler = grpc.stream_stream_rpc_method_handler(converse)
         async with serving(handler, recorder) as channel:
-            call = channel.stream_stream(METHOD)(iter((b"a", b"b")))
+            call = stream_stream(channel, METHOD)(iter((b"a", b"b")))
             assert [answer async for answer in call] == [b"A", b"B"]
 
         assert recorder.steps == ["in", "out"]
@@ -136,7 +137,7 @@ class TestShapes:
         recorder = Recorder()
         async with serving(echo, recorder) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary("/test.v1.TestService/Missing")(b"")
+                await unary_unary(channel, "/test.v1.TestService/Missing")(b"")
 
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert recorder.steps == []
@@ -147,7 +148,7 @@ class TestAround:
         recorder = Recorder()
         async with serving(echo, recorder) as channel:
             sent = (("x-one", "1"), ("x-one", "2"), ("x-raw-bin", b"\xff"))
-            await channel.unary_unary(METHOD)(b"", metadata=sent)
+            await unary_unary(channel, METHOD)(b"", metadata=sent)
 
         metadata = recorder.calls[0].metadata
         assert (metadata["x-one"], metadata["x-raw-bin"]) == ("1", b"\xff")
@@ -164,7 +165,7 @@ class TestAround:
 
         recorder = Recorder()
         async with serving(behave, recorder) as channel:
-            await channel.unary_unary(METHOD)(b"", timeout=given)
+            await unary_unary(channel, METHOD)(b"", timeout=given)
 
         (left,) = seen
         assert left is None if given is None else left is not None and 0 < left <= given
@@ -173,20 +174,20 @@ class TestAround:
         steps: list[str] = []
         chain = [Recorder(name=f"{name} ", steps=steps) for name in ("outer", "inner")]
         async with serving(echo, *chain) as channel:
-            await channel.unary_unary(METHOD)(b"")
+            await unary_unary(channel, METHOD)(b"")
 
         assert steps == ["outer in", "inner in", "inner out", "outer out"]
 
     @pytest.mark.parametrize("shape", ["unary", "generator", "coroutine"])
     async def test_what_the_call_raises_passes_through(self, shape: str) -> None:
-        async def fail(request: bytes, context: Any) -> bytes:
+        async def fail(request: bytes, context: Context) -> bytes:
             await context.abort(grpc.StatusCode.ABORTED, "no")
 
         async def fail_in_stream(request: bytes, context: Any) -> AsyncIterator[bytes]:
             yield b"one"
             await context.abort(grpc.StatusCode.ABORTED, "no")
 
-        handler = {
+        handler: Handler = {
             "unary": grpc.unary_unary_rpc_method_handler(fail),
             "generator": grpc.unary_stream_rpc_method_handler(fail_in_stream),
             "coroutine": grpc.unary_stream_rpc_method_handler(fail),
@@ -214,7 +215,7 @@ class TestAround:
 
         recorder = Recorder()
         async with serving(grpc.unary_stream_rpc_method_handler(behave), recorder) as channel:
-            call = channel.unary_stream(METHOD)(b"")
+            call = unary_stream(channel, METHOD)(b"")
             await call.read()
             call.cancel()
             async with asyncio.timeout(5):
@@ -228,7 +229,7 @@ class TestAdmitting:
     @pytest.mark.parametrize("stream", [False, True])
     async def test_a_call_goes_on_once_it_is_admitted(self, stream: bool) -> None:
         door = Door()
-        handler = grpc.unary_stream_rpc_method_handler(count) if stream else echo
+        handler: Handler = grpc.unary_stream_rpc_method_handler(count) if stream else echo
         async with serving(handler, door) as channel:
             first = await answers(channel, stream=stream)
             door.closed = True
@@ -256,7 +257,7 @@ class TestAdmitting:
         await server.start()
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             names = [f"/s/{number % 1100}" for number in range(1200)]
-            told = [await channel.unary_unary(name)(b"") for name in names]
+            told = [await unary_unary(channel, name)(b"") for name in names]
         await server.stop(None)
 
         assert [name.encode() for name in names] == told

@@ -12,7 +12,8 @@ from services.common.errors import NotFoundError
 from services.common.interceptors.deadline import DeadlineInterceptor, time_left
 from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.status import RpcFailure, failure_of
-from tests.common.serving import METHOD, raising, serving
+from tests.calls import unary_stream, unary_unary
+from tests.common.serving import METHOD, Handler, raising, serving
 
 
 def chain(seconds: float) -> tuple[aio.ServerInterceptor, ...]:
@@ -37,7 +38,7 @@ class TestDeadline:
 
         async with serving(wait, *chain(0.05)) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"")
+                await unary_unary(channel, METHOD)(b"")
 
         assert failure_of(caught.value) == RpcFailure(
             grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -53,16 +54,16 @@ class TestDeadline:
             return b"done"
 
         async with serving(take_a_while, *chain(0.01)) as channel:
-            assert await channel.unary_unary(METHOD)(b"", timeout=20) == b"done"
+            assert await unary_unary(channel, METHOD)(b"", timeout=20) == b"done"
 
     async def test_streams_last_as_long_as_they_want(self) -> None:
         async def watch(request: bytes, context: Any) -> AsyncIterator[bytes]:
             await asyncio.sleep(0.1)
             yield b"news"
 
-        handler = grpc.unary_stream_rpc_method_handler(watch)
+        handler: Handler = grpc.unary_stream_rpc_method_handler(watch)
         async with serving(handler, *chain(0.01)) as channel:
-            assert [news async for news in channel.unary_stream(METHOD)(b"")] == [b"news"]
+            assert [news async for news in unary_stream(channel, METHOD)(b"")] == [b"news"]
 
     @pytest.mark.parametrize(
         ("error", "code"),
@@ -76,7 +77,7 @@ class TestDeadline:
     ) -> None:
         async with serving(raising(error), *chain(20)) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"")
+                await unary_unary(channel, METHOD)(b"")
 
         assert caught.value.code() is code
 
@@ -98,10 +99,10 @@ class TestTimeLeft:
         self, deadline: float | None, at_most: bytes, least: float, most: float
     ) -> None:
         async with serving(tell, *chain(20)) as channel:
-            left = float(await channel.unary_unary(METHOD)(at_most, timeout=deadline))
+            left = float(await unary_unary(channel, METHOD)(at_most, timeout=deadline))
 
         assert least <= left <= most
 
     async def test_there_is_always_a_moment(self) -> None:
         async with serving(tell, *chain(0.2)) as channel:
-            assert float(await channel.unary_unary(METHOD)(b"7")) > 0
+            assert float(await unary_unary(channel, METHOD)(b"7")) > 0

@@ -19,7 +19,8 @@ from services.common.errors import (
 from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.interceptors.request_id import REQUEST_ID_KEY, RequestIdInterceptor
 from services.common.status import RpcFailure, failure_of
-from tests.common.serving import METHOD, Handler, raising, serving
+from tests.calls import unary_stream, unary_unary
+from tests.common.serving import METHOD, Context, Handler, raising, serving
 
 CHAIN = (RequestIdInterceptor(lambda: "r1"), ErrorStatusInterceptor("test.chatmind"))
 SECRET = "postgresql://ada:hunter2@db/chatmind"
@@ -30,7 +31,7 @@ async def failing(handler: Handler) -> tuple[RpcFailure, list[Any]]:
     with structlog.testing.capture_logs() as lines:
         async with serving(handler, *CHAIN) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"")
+                await unary_unary(channel, METHOD)(b"")
     return failure_of(caught.value), faults(lines)
 
 
@@ -54,7 +55,7 @@ class TestServiceErrors:
             raise UnavailableError("Draining.", retry_after=2)
 
         async with serving(grpc.unary_stream_rpc_method_handler(behave), *CHAIN) as channel:
-            call = channel.unary_stream(METHOD)(b"")
+            call = unary_stream(channel, METHOD)(b"")
             first = await call.read()
             with pytest.raises(aio.AioRpcError) as caught:
                 await call.read()
@@ -104,7 +105,7 @@ class TestFaults:
     async def test_the_callers_request_id_is_the_one_to_quote(self) -> None:
         async with serving(raising(ValueError()), *CHAIN) as channel:
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.unary_unary(METHOD)(b"", metadata=((REQUEST_ID_KEY, "mine"),))
+                await unary_unary(channel, METHOD)(b"", metadata=((REQUEST_ID_KEY, "mine"),))
 
         assert failure_of(caught.value).metadata == {"request_id": "mine"}
 
@@ -116,7 +117,7 @@ class TestFaults:
 
 class TestOthersStatuses:
     async def test_a_status_that_was_already_given_stands(self) -> None:
-        async def behave(request: bytes, context: Any) -> bytes:
+        async def behave(request: bytes, context: Context) -> bytes:
             await context.abort(grpc.StatusCode.ABORTED, "passed on")
 
         failure, logged = await failing(behave)
@@ -177,7 +178,7 @@ class TestDeparture:
 
         with structlog.testing.capture_logs() as lines:
             async with serving(grpc.unary_stream_rpc_method_handler(behave), *CHAIN) as channel:
-                call = channel.unary_stream(METHOD)(b"")
+                call = unary_stream(channel, METHOD)(b"")
                 await call.read()
                 call.cancel()
                 await asyncio.wait_for(ended.wait(), 5)

@@ -12,6 +12,7 @@ from services.common.interceptors.request_id import (
     RequestIdInterceptor,
     current_request_id,
 )
+from tests.calls import unary_unary
 from tests.common.serving import METHOD, serving
 
 
@@ -30,7 +31,7 @@ class TestRequestId:
         async with serving(tell, interceptor) as channel:
             sent = ((REQUEST_ID_KEY, "0190a5b8-7.a:b_c"),)
 
-            assert await channel.unary_unary(METHOD)(b"", metadata=sent) == b"0190a5b8-7.a:b_c"
+            assert await unary_unary(channel, METHOD)(b"", metadata=sent) == b"0190a5b8-7.a:b_c"
 
     @pytest.mark.parametrize("given", ["", "a b", "x" * 65, "a/b", '"'])
     async def test_a_malformed_one_is_replaced(
@@ -39,13 +40,13 @@ class TestRequestId:
         async with serving(tell, interceptor) as channel:
             sent = ((REQUEST_ID_KEY, given),)
 
-            assert await channel.unary_unary(METHOD)(b"", metadata=sent) == b"made-1"
+            assert await unary_unary(channel, METHOD)(b"", metadata=sent) == b"made-1"
 
     async def test_calls_of_one_connection_do_not_share_an_id(
         self, interceptor: RequestIdInterceptor
     ) -> None:
         async with serving(tell, interceptor) as channel:
-            call = channel.unary_unary(METHOD)
+            call = unary_unary(channel, METHOD)
             named = await call(b"", metadata=((REQUEST_ID_KEY, "named"),))
             together = await asyncio.gather(*(call(b"") for _ in range(20)))
 
@@ -60,7 +61,7 @@ class TestRequestId:
             return b""
 
         async with serving(behave, interceptor) as channel:
-            await channel.unary_unary(METHOD)(b"")
+            await unary_unary(channel, METHOD)(b"")
 
         assert bound == {"request_id": "made-1", "rpc": METHOD}
 

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 from chatmind.embedding.v1 import embedding_service_pb2
-from chatmind.gateway.v1 import access_service_pb2, gateway_service_pb2
+from chatmind.gateway.v1 import access_pb2, access_service_pb2, gateway_service_pb2
 from chatmind.knowledge.v1 import knowledge_service_pb2
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue
@@ -17,6 +17,7 @@ from services.common.errors import FieldViolation
 from services.common.interceptors.error_status import ErrorStatusInterceptor
 from services.common.interceptors.validation import ValidationInterceptor
 from services.common.status import RpcFailure, failure_of
+from tests.calls import stream_unary, unary_stream, unary_unary
 from tests.common.serving import METHOD, Handler, serving
 
 Read = Callable[[bytes], Message]
@@ -40,10 +41,10 @@ async def name(request: Message, context: Any) -> bytes:
 
 async def refused(raw: bytes, read: Read) -> RpcFailure:
     """How a unary call with these bytes fails."""
-    handler = grpc.unary_unary_rpc_method_handler(name, request_deserializer=read)
+    handler: Handler = grpc.unary_unary_rpc_method_handler(name, request_deserializer=read)
     async with serving(handler, *chain()) as channel:
         with pytest.raises(aio.AioRpcError) as caught:
-            await channel.unary_unary(METHOD)(raw)
+            await unary_unary(channel, METHOD)(raw)
     return failure_of(caught.value)
 
 
@@ -53,11 +54,11 @@ def uploads(behaviour: Any, read: Read | None) -> Handler:
 
 class TestUnary:
     async def test_a_request_that_keeps_the_rules_arrives_as_a_message(self) -> None:
-        handler = grpc.unary_unary_rpc_method_handler(
+        handler: Handler = grpc.unary_unary_rpc_method_handler(
             name, request_deserializer=StringValue.FromString
         )
         async with serving(handler, *chain()) as channel:
-            answer = await channel.unary_unary(METHOD)(StringValue(value="x").SerializeToString())
+            answer = await unary_unary(channel, METHOD)(StringValue(value="x").SerializeToString())
 
         assert answer == b"StringValue"
 
@@ -111,7 +112,9 @@ class TestUnary:
         assert [violation.field for violation in failure.violations] == ["to"]
 
     async def test_thousands_of_broken_rules_still_make_an_answer(self) -> None:
-        request = access_service_pb2.CreateApiKeyRequest(user_id="ada", roles=[0] * 5_000)
+        request = access_service_pb2.CreateApiKeyRequest(
+            user_id="ada", roles=[access_pb2.ROLE_UNSPECIFIED] * 5_000
+        )
         failure = await refused(
             request.SerializeToString(), access_service_pb2.CreateApiKeyRequest.FromString
         )
@@ -124,7 +127,7 @@ class TestUnary:
             return request
 
         async with serving(echo, *chain()) as channel:
-            assert await channel.unary_unary(METHOD)(b"\xff") == b"\xff"
+            assert await unary_unary(channel, METHOD)(b"\xff") == b"\xff"
 
 
 class TestStreams:
@@ -135,7 +138,7 @@ class TestStreams:
         read = knowledge_service_pb2.UploadDocumentRequest.FromString
         empty = knowledge_service_pb2.UploadDocumentRequest()
         async with serving(uploads(upload, read), *chain()) as channel:
-            call = channel.stream_unary(METHOD)
+            call = stream_unary(channel, METHOD)
             answer = await call(iter([HEADER.SerializeToString(), PIECE.SerializeToString()]))
             with pytest.raises(aio.AioRpcError) as caught:
                 await call(iter([HEADER.SerializeToString(), empty.SerializeToString()]))
@@ -164,7 +167,7 @@ class TestStreams:
 
         async with serving(uploads(upload, read), *chain()) as channel, asyncio.timeout(20):
             for _ in range(20):
-                call = channel.stream_unary(METHOD)()
+                call = stream_unary(channel, METHOD)()
                 await call.write(HEADER.SerializeToString())
                 await begun.acquire()
                 await call.write(PIECE.SerializeToString())
@@ -181,11 +184,11 @@ class TestStreams:
         async def write(request: Message, context: Any) -> None:
             await context.write(await name(request, context))
 
-        handler = grpc.unary_stream_rpc_method_handler(
+        handler: Handler = grpc.unary_stream_rpc_method_handler(
             write if writes else generate,
             request_deserializer=embedding_service_pb2.ListModelsRequest.FromString,
         )
         async with serving(handler, *chain()) as channel:
-            answers = [answer async for answer in channel.unary_stream(METHOD)(b"")]
+            answers = [answer async for answer in unary_stream(channel, METHOD)(b"")]
 
         assert answers == [b"ListModelsRequest"]
