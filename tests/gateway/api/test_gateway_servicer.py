@@ -259,6 +259,14 @@ class TestStreamMessages:
         assert (failed.code, failed.reason) == (grpc.StatusCode.OUT_OF_RANGE, "SEQUENCE_AHEAD")
         assert failed.metadata == {"last_sequence": "0"}
 
+    async def test_a_negative_sequence_is_invalid(self, gateway: Installation) -> None:
+        session = gateway.agent.open(ADMIN)
+
+        failed = await failure(read(stream(gateway, session, after_sequence=-1), 1))
+
+        assert failed.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert [violation.field for violation in failed.violations] == ["after_sequence"]
+
     async def test_an_agent_service_that_breaks_and_returns_costs_no_message_and_repeats_none(
         self, gateway: Installation
     ) -> None:
