@@ -33,9 +33,9 @@ SENT = Sent(SESSION_ID, RUN_ID, 1)
 AWAY = UnavailableError("Draining.")
 
 
-def answered(gateway: Gateway, **retries: float) -> list[Event]:
+def answered(gateway: Gateway, *, attempts: int = 10) -> list[Event]:
     """All that follows what was sent."""
-    return list(answer(gateway, SENT, retries=Retries(pause=0, **retries)))
+    return list(answer(gateway, SENT, retries=Retries(pause=0, attempts=attempts)))
 
 
 def end(state: State, how: RunState.ValueType, *, last_sequence: int) -> Callable[[], None]:

@@ -149,10 +149,10 @@ class TestCounted:
 
 class TestWord:
     def test_a_value_is_its_name_and_an_unknown_one_its_number(self) -> None:
-        name = agent_pb2.Visibility.Name
+        name, unknown = agent_pb2.Visibility.Name, agent_pb2.Visibility.ValueType(77)
 
         assert word(name, agent_pb2.VISIBILITY_TENANT, prefix="VISIBILITY_") == "tenant"
-        assert word(name, 77, prefix="VISIBILITY_") == "77"
+        assert word(name, unknown, prefix="VISIBILITY_") == "77"
 
 
 class Terminal(io.StringIO):

@@ -8,8 +8,10 @@ from tests.cli.conftest import Chatmind
 from tests.cli.gateway import Base, State
 
 
-def agent(name: str, **more: object) -> agent_pb2.Agent:
-    return agent_pb2.Agent(id=f"id-{name}", display_name=name, **more)
+def agent(name: str, *, model: str = "", system_prompt: str = "") -> agent_pb2.Agent:
+    return agent_pb2.Agent(
+        id=f"id-{name}", display_name=name, model=model, system_prompt=system_prompt
+    )
 
 
 class TestList:
@@ -40,7 +42,8 @@ class TestCreate:
 
         assert result.stdout == f"{made.id}\n"
         assert (made.display_name, made.system_prompt, made.model) == ("Guide", "Be brief.", "m")
-        assert (made.knowledge_base_ids, made.tools) == (["b1"], ["current_time", "other"])
+        assert list(made.knowledge_base_ids) == ["b1"]
+        assert list(made.tools) == ["current_time", "other"]
         assert made.visibility == agent_pb2.VISIBILITY_TENANT
 
     def test_a_base_that_is_not_there_is_told(self, chatmind: Chatmind, state: State) -> None:

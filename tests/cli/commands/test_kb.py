@@ -158,7 +158,7 @@ class TestDocuments:
         state.bases = [Base(id="b1", display_name="x")]
         state.documents = [
             Document(id="d1", display_name="a.md", state=Document.STATE_READY, size_bytes=7),
-            Document(id="d2", display_name="b.md", state=77),
+            Document(id="d2", display_name="b.md", state=Document.State.ValueType(77)),
         ]
         rows = [
             line.split() for line in chatmind("kb", "documents", "--base", "x").stdout.split("\n")

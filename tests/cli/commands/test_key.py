@@ -54,7 +54,8 @@ class TestList:
     def test_a_role_of_a_newer_release_is_its_number(
         self, chatmind: Chatmind, state: State
     ) -> None:
-        state.keys = [access_pb2.ApiKey(id="k1", roles=[access_pb2.ROLE_VIEWER, 77])]
+        unknown = access_pb2.Role.ValueType(77)
+        state.keys = [access_pb2.ApiKey(id="k1", roles=[access_pb2.ROLE_VIEWER, unknown])]
 
         assert "viewer, 77" in chatmind("key", "list").stdout
 

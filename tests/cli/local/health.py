@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from tests.calls import blocking_health_of
+
 
 @contextmanager
 def serving(address: str, *, ready: bool = True) -> Iterator[None]:
@@ -27,9 +29,9 @@ def serving(address: str, *, ready: bool = True) -> Iterator[None]:
 def healthy(address: str) -> bool:
     """Whether a service answers there that it serves."""
     with grpc.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
+        stub = blocking_health_of(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
         except grpc.RpcError:
             return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+    return answer.status == health_pb2.HealthCheckResponse.SERVING

@@ -24,19 +24,25 @@ while True:
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> dict[str, object]:
-    """What a child is started with."""
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment in which a child finds its module."""
     (tmp_path / "module_of_test.py").write_text(_MODULE, encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
+def spawn(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    """A process of which all three streams are pipes."""
     pipe = subprocess.PIPE
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    return {"stdin": pipe, "stdout": pipe, "stderr": pipe, "env": environment, "text": True}
+    return subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, text=True
+    )
 
 
-def start(child: dict[str, object], *arguments: str) -> subprocess.Popen[str]:
+def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     """A child that has begun."""
     program = "from cli.local.child import main; main(grace=0.3)"
     command = [sys.executable, "-P", "-c", program, "module_of_test", *arguments]
-    process = subprocess.Popen(command, **child)
+    process = spawn(command, environment)
     assert process.stdout is not None
     assert process.stdout.readline().split() == ["__main__", *arguments]
     return process
@@ -44,21 +50,23 @@ def start(child: dict[str, object], *arguments: str) -> subprocess.Popen[str]:
 
 class TestChild:
     def test_when_its_input_ends_the_module_is_asked_to_stop(
-        self, child: dict[str, object]
+        self, environment: dict[str, str]
     ) -> None:
-        process = start(child)
+        process = start(environment)
         out, err = process.communicate(timeout=20)
 
         assert (process.returncode, out, err) == (7, "asked\n", "")
 
-    def test_one_that_does_not_listen_is_ended_all_the_same(self, child: dict[str, object]) -> None:
-        process = start(child, "deaf")
+    def test_one_that_does_not_listen_is_ended_all_the_same(
+        self, environment: dict[str, str]
+    ) -> None:
+        process = start(environment, "deaf")
         out, err = process.communicate(timeout=20)
 
         assert (process.returncode, out, err) == (1, "", "")
 
-    def test_as_long_as_its_input_is_open_it_goes_on(self, child: dict[str, object]) -> None:
-        process = start(child)
+    def test_as_long_as_its_input_is_open_it_goes_on(self, environment: dict[str, str]) -> None:
+        process = start(environment)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         process.send_signal(signal.SIGTERM)
@@ -66,9 +74,9 @@ class TestChild:
 
         assert (process.returncode, out) == (7, "asked\n")
 
-    def test_as_a_module_it_runs_another(self, child: dict[str, object]) -> None:
+    def test_as_a_module_it_runs_another(self, environment: dict[str, str]) -> None:
         command = [sys.executable, "-P", "-m", "cli.local.child", "module_of_test", "more"]
-        process = subprocess.Popen(command, **child)
+        process = spawn(command, environment)
         assert process.stdout is not None
 
         assert process.stdout.readline() == "__main__ more\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from chatmind.agent.v1 import agent_pb2
+from chatmind.knowledge.v1 import knowledge_base_pb2
 
 from cli.client import Gateway, connect
 from cli.local.starter import AGENT_NAME, BASE_NAME, ensure_starter, handbook_files
@@ -52,7 +53,8 @@ class TestEnsureStarter:
 
         assert (base.display_name, agent.display_name) == (BASE_NAME, AGENT_NAME)
         assert agent.knowledge_base_ids == [base.id]
-        assert base.visibility == agent.visibility == agent_pb2.VISIBILITY_TENANT
+        assert base.visibility == knowledge_base_pb2.VISIBILITY_TENANT
+        assert agent.visibility == agent_pb2.VISIBILITY_TENANT
         assert sorted(state.contents) == ["README.md", "docs/b.md", "docs/decisions/a.md"]
 
     def test_a_second_start_makes_nothing_twice(
