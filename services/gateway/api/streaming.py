@@ -8,6 +8,7 @@ one task looks after all of them.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
@@ -59,7 +60,7 @@ class OpenStream:
 
     async def write(self, message: Any) -> None:
         """Send a message, or bytes; returns when there is room for more."""
-        self.writing_since = asyncio.get_running_loop().time()
+        self.writing_since = time.monotonic()
         await self._context.write(message)
         self.writing_since = None
 
@@ -142,10 +143,9 @@ class ClientStreams:
                 )
 
     async def _end_slow_ones(self) -> None:
-        now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(min(1.0, self._write_seconds / _LOOKS_PER_WRITE))
-            since = now() - self._write_seconds
+            since = time.monotonic() - self._write_seconds
             for stream in list(self._open):
                 if stream.writing_since is not None and stream.writing_since <= since:
                     stream.end(SlowConsumerError.after(stream.through))

@@ -1,6 +1,7 @@
 """What one client has been told of a session, and what waits to be sent to it."""
 
 import asyncio
+import time
 from typing import TypeAlias, assert_never
 
 from services.common.identity import Identity
@@ -96,8 +97,8 @@ class Follower:
         while not self._pending:
             if self._failure is not None:
                 raise self._failure
-            loop = asyncio.get_running_loop()
-            self._news, self.waiting_since = loop.create_future(), loop.time()
+            self._news = asyncio.get_running_loop().create_future()
+            self.waiting_since = time.monotonic()
             await self._news
         self._news = self.waiting_since = None
         event, through = self._pending.pop(0)

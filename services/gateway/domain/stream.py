@@ -6,6 +6,7 @@ is missing and none is sent twice.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -100,9 +101,7 @@ class Stream:
 
     def _beat(self) -> None:
         # A little early rather than a beat late.
-        silent_since = asyncio.get_running_loop().time() - self._heartbeat * (
-            1 - 0.5 / _BEATS_PER_SILENCE
-        )
+        silent_since = time.monotonic() - self._heartbeat * (1 - 0.5 / _BEATS_PER_SILENCE)
         for follower in self._followers:
             if follower.waiting_since is not None and follower.waiting_since <= silent_since:
                 follower.add(Heartbeat(self._clock()))
