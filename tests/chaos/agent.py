@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from services.agent import main as product
+from services.agent.clients.models import open_models
 from services.agent.clients.models_file import load_models
 from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest
 from services.agent.domain.errors import FencedError
@@ -52,7 +53,7 @@ class WatchedJournal:
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         """The write of that name, watched."""
-        write = getattr(self._journal, name)
+        write: Callable[..., Awaitable[Any]] = getattr(self._journal, name)
         act = _WRITES.get(name)
         if act is None:
             return write
@@ -121,7 +122,6 @@ class WatchedModels:
 
 def watch(points: Failpoints) -> None:
     """Have the product composed of parts that are watched."""
-    open_models = product.open_models
 
     class WatchedQueue(PostgresRunQueue):
         def journal(self, claim: Claim) -> Any:
@@ -137,9 +137,11 @@ def watch(points: Failpoints) -> None:
             with points.around(SUBMIT):
                 return await super().start(*given, **named)
 
-    product.PostgresRunQueue = WatchedQueue  # type: ignore[misc]
-    product.PostgresRunStore = WatchedRunStore  # type: ignore[misc]
-    product.open_models = watched_models
+    vars(product).update(
+        PostgresRunQueue=WatchedQueue,
+        PostgresRunStore=WatchedRunStore,
+        open_models=watched_models,
+    )
 
 
 def main() -> None:

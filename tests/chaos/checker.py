@@ -21,6 +21,7 @@ from typing import TypeVar
 from tests.chaos.history import FINAL, History, MessageRow, Outcome, Subscription
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +215,9 @@ def _closed_well(rows: Sequence[MessageRow]) -> bool:
 
 
 def _by(
-    rows: Sequence[T], key: Callable[[T], object], *, only: Callable[[T], bool] = lambda _: True
-) -> dict[object, list[T]]:
-    groups: dict[object, list[T]] = {}
+    rows: Sequence[T], key: Callable[[T], Key], *, only: Callable[[T], bool] = lambda _: True
+) -> dict[Key, list[T]]:
+    groups: dict[Key, list[T]] = {}
     for row in rows:
         if only(row):
             groups.setdefault(key(row), []).append(row)

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from chatmind.agent.v1 import (
@@ -42,7 +42,9 @@ _UNDECIDED = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 T = TypeVar("T")
+WhenBusy: TypeAlias = gateway_service_pb2.WhenBusy.ValueType
 
+_USUAL = gateway_service_pb2.WHEN_BUSY_UNSPECIFIED
 _TRY_SECONDS = 3.0
 _PAUSE_SECONDS = 0.2
 _FINAL = {
@@ -64,14 +66,17 @@ class Door:
         return await getattr(stub(self.channel), method)(request, metadata=self.metadata, **more)
 
     async def send(
-        self, session_id: str, text: str, *, request_id: str, when_busy: int = 0
+        self, session_id: str, text: str, *, request_id: str, when_busy: WhenBusy = _USUAL
     ) -> gateway_service_pb2.SendMessageResponse:
         """Send a message, once."""
         request = gateway_service_pb2.SendMessageRequest(
             session_id=session_id, text=text, request_id=request_id, when_busy=when_busy
         )
         stub = gateway_service_pb2_grpc.GatewayServiceStub
-        return await self.call(stub, "SendMessage", request, timeout=_TRY_SECONDS)
+        answer: gateway_service_pb2.SendMessageResponse = await self.call(
+            stub, "SendMessage", request, timeout=_TRY_SECONDS
+        )
+        return answer
 
     async def cancel(self, run_id: str) -> None:
         """Ask for a run to be stopped."""
@@ -90,14 +95,20 @@ class Door:
         agent = agent_pb2.Agent(display_name="chaos", tools=["look", "pay", "die"], **fields)
         request = agent_service_pb2.CreateAgentRequest(agent=agent)
         stub = agent_service_pb2_grpc.AgentServiceStub
-        return (await self.call(stub, "CreateAgent", request, timeout=ENOUGH)).agent.id
+        made: agent_service_pb2.CreateAgentResponse = await self.call(
+            stub, "CreateAgent", request, timeout=ENOUGH
+        )
+        return made.agent.id
 
     async def create_session(self, agent_id: str) -> str:
         """A new session."""
         session = session_pb2.Session(agent_id=agent_id)
         request = agent_service_pb2.CreateSessionRequest(session=session)
         stub = agent_service_pb2_grpc.AgentServiceStub
-        return (await self.call(stub, "CreateSession", request, timeout=ENOUGH)).session.id
+        made: agent_service_pb2.CreateSessionResponse = await self.call(
+            stub, "CreateSession", request, timeout=ENOUGH
+        )
+        return made.session.id
 
     def stream(self, session_id: str, after: int) -> Any:
         """What comes after a sequence."""
@@ -126,7 +137,7 @@ class Clients:
         return await persistently(lambda: self.doors[0].create_session(agent_id))
 
     async def submit(
-        self, session_id: str, text: str, *, when_busy: int = 0, patience: float = ENOUGH
+        self, session_id: str, text: str, *, when_busy: WhenBusy = _USUAL, patience: float = ENOUGH
     ) -> Submit:
         """Send a message, again and again until it is known what became of it."""
         request_id, tries, outcome, run_id = new_id(), 0, Outcome.UNKNOWN, ""

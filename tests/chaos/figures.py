@@ -97,7 +97,7 @@ def costly(figures: Figures) -> Iterator[Violation]:
         yield Violation("resume", told)
 
 
-def wasted(calls: Mapping[tuple[str, str], int]) -> int:
+def wasted(calls: Mapping[tuple[str, int], int]) -> int:
     """Model calls that repeat another, of how often each step of each run was asked for."""
     return sum(times - 1 for times in calls.values())
 

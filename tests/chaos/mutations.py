@@ -7,11 +7,14 @@ CHAOS_WITHOUT=drain     a server that is to stop does not say so before it does
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Final
 
 from grpc_health.v1 import health_pb2
+from grpc_health.v1.health import aio as health_aio
+
+from services.common import server
 
 VARIABLE: Final = "CHAOS_WITHOUT"
 
@@ -62,10 +65,11 @@ def _any(found: re.Match[str]) -> str:
 
 def _without_drain() -> None:
     """Have servers stop at once, without a word to those who watch their health."""
-    server = importlib.import_module("services.common.server")
     set_health = server._set_health
 
-    async def say_only_that_it_serves(health: object, services: object, status: int) -> None:
+    async def say_only_that_it_serves(
+        health: health_aio.HealthServicer, services: Sequence[str], status: int
+    ) -> None:
         if status == health_pb2.HealthCheckResponse.SERVING:
             await set_health(health, services, status)
 

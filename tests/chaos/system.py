@@ -15,13 +15,14 @@ from typing import Any
 
 import asyncpg
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.ports import free_ports
 from cli.local.postgres import EmbeddedPostgres
 from services.common.db import Pool, connection, open_pool
 from services.common.migrate import load_migrations, migrate
+from tests.calls import health_of
 from tests.chaos.failpoints import VARIABLE as FAILPOINTS
 from tests.chaos.model import CampaignModel, campaign_model
 from tests.chaos.processes import ROOT, Nursery, Process, open_nursery
@@ -190,7 +191,7 @@ class System:
     async def serving(self, slot: Slot) -> None:
         """Wait until what is called there answers."""
         async with asyncio.timeout(ENOUGH), aio.insecure_channel(slot.address, _DIRECT) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
+            health = health_of(channel)
             while True:
                 answer = await health.Check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
                 if answer.status == health_pb2.HealthCheckResponse.SERVING:

@@ -1,6 +1,9 @@
 """The checker lets what is right pass, and names each promise that is broken."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -20,9 +23,17 @@ SESSION = "session-1"
 CALLS = {"look-0": "look", "pay-0": "pay"}
 
 
-def said(sequence: int, role: str, text: str = "", *, run: str = "run-1", **more: object):
+def said(
+    sequence: int,
+    role: str,
+    text: str = "",
+    *,
+    run: str = "run-1",
+    calls: Mapping[str, str] = MappingProxyType({}),
+    call_id: str | None = None,
+) -> MessageRow:
     """A message of a run."""
-    return MessageRow(SESSION, sequence, f"message-{sequence}", run, role, text, **more)
+    return MessageRow(SESSION, sequence, f"message-{sequence}", run, role, text, calls, call_id)
 
 
 def turn(run: str, text: str, *, after: int = 0) -> list[MessageRow]:
@@ -42,28 +53,28 @@ def received(messages: list[MessageRow]) -> Subscription:
     return Subscription("subscriber-1", SESSION, deliveries, {"run-1": {"finished"}})
 
 
-def history(messages: list[MessageRow] | None = None, **more: object) -> History:
+def history(messages: list[MessageRow] | None = None, **more: Any) -> History:
     """Two runs that went well, or what is made of them."""
     rows = turn("run-1", "a") + turn("run-2", "b", after=5) if messages is None else messages
-    parts: dict[str, object] = {
-        "submits": [
+    good = History(
+        submits=[
             Submit(SESSION, "a", Outcome.OK, "run-1"),
             Submit(SESSION, "b", Outcome.OK, "run-2"),
         ],
-        "runs": [
+        runs=[
             RunRow("run-1", SESSION, 1, "finished"),
             RunRow("run-2", SESSION, 6, "finished"),
         ],
-        "messages": rows,
-        "effects": [
+        messages=rows,
+        effects=[
             Effect(tool, f"{run}:{call}")
             for run in ("run-1", "run-2")
             for call, tool in CALLS.items()
         ],
-        "subscriptions": [received(rows)],
-        "once_only": frozenset({"pay"}),
-    }
-    return History(**{**parts, **more})
+        subscriptions=[received(rows)],
+        once_only=frozenset({"pay"}),
+    )
+    return replace(good, **more)
 
 
 def broken(found: History) -> set[str]:

@@ -51,8 +51,8 @@ class Station:
     ) -> AbstractAsyncContextManager[Bus]:
         """A bus as a process opens it."""
         variables = self.through_proxy if cuttable else self.direct
-        settings = BusSettings(
-            listen="127.0.0.1:0", identity_dir=Path(), poll_seconds=poll, **variables
+        settings = BusSettings.model_validate(
+            {"listen": "127.0.0.1:0", "identity_dir": Path(), "poll_seconds": poll, **variables}
         )
         return open_bus(settings, self.channel, application_name="contract")
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -121,7 +122,7 @@ class TestPooler:
     ) -> None:
         """T-P3: statements go through PgBouncer, hints do not; the poll alone would be too slow."""
         with pgbouncer(database, tmp_path_factory.mktemp("pooler")) as pooler:
-            behind = {"CHATMIND_DATABASE_DIRECT_URL": database, "poll_seconds": 10}
+            behind: dict[str, Any] = {"CHATMIND_DATABASE_DIRECT_URL": database, "poll_seconds": 10}
             async with running(tmp_path, pooler.dsn(database), **behind) as service:
                 service.model.script(*[says("Hello, Alice.")] * 5)
                 alice = service.alice

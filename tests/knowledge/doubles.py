@@ -1,10 +1,9 @@
 """Ports in this process: an embedder, a cutter and hints, each as simple as it can be."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 
+from services.common.bus.waiters import Waiters
 from services.common.identity import Identity
 from services.knowledge.domain.embedding import (
     Embedded,
@@ -109,45 +108,14 @@ class InlineCutter:
         return cut(request)
 
 
-class LocalHints:
+class LocalHints(Waiters):
     """Hints within this process; a `Listener` and a `Notifier`."""
 
     def __init__(self, *, poll: float = 0.2) -> None:
+        super().__init__(poll=poll)
         self.notified: list[str] = []
-        self._poll = poll
-        self._waiters: defaultdict[str, set[LocalWaiter]] = defaultdict(set)
 
     def notify(self, key: str) -> None:
         """See the port."""
         self.notified.append(key)
-        for waiter in self._waiters[key]:
-            waiter.wake()
-
-    @contextmanager
-    def subscribe(self, key: str) -> "Iterator[LocalWaiter]":
-        """See the port."""
-        waiter = LocalWaiter(self._poll)
-        self._waiters[key].add(waiter)
-        try:
-            yield waiter
-        finally:
-            self._waiters[key].discard(waiter)
-
-
-class LocalWaiter:
-    """Waits for hints of this process."""
-
-    def __init__(self, poll: float) -> None:
-        self._hinted = asyncio.Event()
-        self._poll = poll
-
-    async def wait(self) -> None:
-        """See the port."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._poll):
-                await self._hinted.wait()
-        self._hinted.clear()
-
-    def wake(self) -> None:
-        """See the port."""
-        self._hinted.set()
+        self.pass_on([key])

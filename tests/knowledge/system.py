@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2, search_pb2
 from chatmind.knowledge.v1 import knowledge_service_pb2 as pb
@@ -23,6 +23,9 @@ from services.knowledge.main import running_knowledge
 from services.knowledge.settings import KnowledgeSettings
 from tests.knowledge.fake_embedding import MESSAGE_BYTES, EmbeddingServer, FakeEmbedding
 
+if TYPE_CHECKING:
+    from chatmind.knowledge.v1.knowledge_service_pb2_grpc import KnowledgeServiceAsyncStub
+
 ENOUGH = 20.0
 """Seconds after which something that does not happen is taken to happen never."""
 
@@ -36,7 +39,7 @@ INGESTING = document_pb2.Document.STATE_INGESTING
 class Caller:
     """One user of the service, by way of the gateway."""
 
-    stub: KnowledgeServiceStub
+    stub: "KnowledgeServiceAsyncStub"
     identity: Identity
     metadata: tuple[tuple[str, str], ...]
 
@@ -49,7 +52,8 @@ class Caller:
         """A new base."""
         base = knowledge_base_pb2.KnowledgeBase(display_name=name, **fields)
         request = pb.CreateKnowledgeBaseRequest(knowledge_base=base)
-        return (await self.call("CreateKnowledgeBase", request)).knowledge_base
+        made: pb.CreateKnowledgeBaseResponse = await self.call("CreateKnowledgeBase", request)
+        return made.knowledge_base
 
     async def put(
         self, base_id: str, name: str, content: str | bytes, **fields: Any
@@ -65,7 +69,8 @@ class Caller:
             content=content.encode() if isinstance(content, str) else content,
             **fields,
         )
-        return (await self.call("CreateDocument", request)).document
+        made: pb.CreateDocumentResponse = await self.call("CreateDocument", request)
+        return made.document
 
     async def upload(self, parts: Iterable[pb.UploadDocumentRequest]) -> document_pb2.Document:
         """A document that is sent in parts."""
@@ -77,7 +82,8 @@ class Caller:
     async def get(self, document_id: str) -> document_pb2.Document:
         """A document as it is now."""
         request = pb.GetDocumentRequest(document_id=document_id)
-        return (await self.call("GetDocument", request)).document
+        found: pb.GetDocumentResponse = await self.call("GetDocument", request)
+        return found.document
 
     async def settled(self, document_id: str, *, within: float = ENOUGH) -> document_pb2.Document:
         """The document once nothing more happens to it."""

@@ -138,6 +138,10 @@ class Bench:
                     return found
                 await asyncio.sleep(0.005)
 
+    def cut_times(self, times: int) -> Callable[[Document], bool]:
+        """Whether so many documents were handed to the cutter, whatever one of them says."""
+        return lambda _: len(self.cutter.requests) == times
+
     async def settled(self, document: Document) -> Document:
         """The document once nothing more happens to it."""
         return await self.until(document, lambda found: found.state.settled)
@@ -294,7 +298,7 @@ class TestFailures:
         async with bench.working():
             document = await bench.put(await bench.base())
             for attempt in range(1, 4):
-                await bench.until(document, lambda _, n=attempt: len(bench.cutter.requests) == n)
+                await bench.until(document, bench.cut_times(attempt))
                 await bench.until(document, lambda each: each.state is DocumentState.PENDING)
                 bench.clock.advance(2)
 

@@ -7,7 +7,7 @@ what is unpickled was never a stranger's.
 import pickle
 import struct
 from asyncio import IncompleteReadError, StreamReader
-from typing import BinaryIO, TypeVar
+from typing import IO, TypeVar
 
 ValueT = TypeVar("ValueT")
 
@@ -33,7 +33,7 @@ async def receive(reader: StreamReader, expected: type[ValueT]) -> ValueT:
         raise EOFError from error
 
 
-def read(pipe: BinaryIO, expected: type[ValueT]) -> ValueT:
+def read(pipe: IO[bytes], expected: type[ValueT]) -> ValueT:
     """The value of the next frame, waited for.
 
     Raises:
@@ -50,7 +50,7 @@ def _unpack(payload: bytes, expected: type[ValueT]) -> ValueT:
     return value
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
     data = pipe.read(size)
     if len(data) < size:
         raise EOFError

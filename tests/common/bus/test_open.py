@@ -15,7 +15,9 @@ from tests.contracts.hints import hinted
 
 def settings(**variables: str) -> BusSettings:
     """Settings of a server that listens nowhere."""
-    return BusSettings(listen="127.0.0.1:0", identity_dir=Path(), **variables)  # type: ignore[arg-type]
+    return BusSettings.model_validate(
+        {"listen": "127.0.0.1:0", "identity_dir": Path(), **variables}
+    )
 
 
 class TestOpenBus:

@@ -1,6 +1,7 @@
 """An event loop whose time is moved by hand, so that a test decides what happens when."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,6 +14,10 @@ class HandLoop(asyncio.SelectorEventLoop):
 
     Real input and output is waited for only inside of `outside`.
     """
+
+    # What is to be done now and later; asyncio's stubs leave it out.
+    _ready: "deque[asyncio.Handle]"
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, time: Callable[[], float]) -> None:
         super().__init__()

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from services.knowledge.domain.ingest.meter import Meter, size_of
@@ -15,6 +17,11 @@ class Counter:
     def __call__(self, text: str) -> int:
         self.asked.append(text)
         return round(len(text) / self._chars_per_token)
+
+
+def between(text: str, start: int) -> Callable[[int], str]:
+    """The text from there to any end."""
+    return lambda end: text[start:end]
 
 
 class TestTokens:
@@ -72,7 +79,7 @@ class TestLikelyEnd:
         meter = Meter(counter, 100)
         text = "an ordinary sentence of some words. " * 200
         for start in range(0, 3000, 300):
-            meter.likely_end(text, start, len(text), lambda end, start=start: text[start:end])
+            meter.likely_end(text, start, len(text), between(text, start))
 
         assert len(counter.asked) == 1
 
