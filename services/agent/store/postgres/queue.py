@@ -1,22 +1,20 @@
 """The queue of runs in PostgreSQL: leases on rows, by the database's clock alone."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
 from asyncpg import Record
 
 from services.agent.domain.chat import RunContext
-from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
-from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
+from services.agent.domain.models import RunId
+from services.agent.domain.queue import TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import StopReason
-from services.agent.store.codec import settings_from_json
+from services.agent.store.postgres.contexts import ContextReader
 from services.agent.store.postgres.journal import JournalWriter, PostgresRunJournal
-from services.agent.store.postgres.rows import RUN, message_of, run_of
+from services.agent.store.postgres.rows import RUN, run_of
 from services.common.db import Pool, connection
-from services.common.identity import Identity
 from services.common.ids import NewId
 
 # Lapsed leases come first; of suspected runs there are $4 at most. What the agent is like when the
@@ -82,33 +80,6 @@ UPDATE run SET state = 'idle', lease_until = NULL, place = CASE WHEN NOT EXISTS 
 ), 0) END
 WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL
 """
-_HELD = f"""
-SELECT
-    {RUN}, run.agent_settings,
-    agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
-    agent.update_time AS agent_update_time, clock_timestamp() - run.start_time AS elapsed,
-    ARRAY (
-        SELECT call_id FROM tool_call WHERE tool_call.run_id = run.id AND state = 'started'
-    ) AS started_calls
-FROM run LEFT JOIN agent
-    ON agent.id = run.agent_id AND agent.tenant = run.tenant
-    AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
-WHERE run.id = $1 AND run.epoch = $2 AND run.lease_until IS NOT NULL
-"""
-# The sums run over what the index gives, so nothing large is read beyond the bounds.
-_SAID = """
-SELECT * FROM (
-    SELECT *, sum(wire_size) OVER (ORDER BY turn DESC, sequence DESC) AS bytes
-    FROM (
-        SELECT * FROM chat_message WHERE session_id = $1 AND turn < $2 AND NOT discarded
-        ORDER BY turn DESC, sequence DESC LIMIT $3
-    ) AS preceding
-) AS counted
-WHERE bytes <= $4
-UNION ALL
-SELECT *, 0 FROM chat_message WHERE session_id = $1 AND turn = $2 AND NOT discarded
-ORDER BY turn, sequence
-"""
 _TRIES = 3
 
 
@@ -117,11 +88,14 @@ class PostgresRunQueue:
 
     def __init__(self, pool: Pool, *, new_id: NewId) -> None:
         self._pool = pool
+        self._reader = ContextReader(pool)
         self._writer = JournalWriter(pool, new_id=new_id)
 
-    def together(self) -> AbstractAsyncContextManager[None]:
-        """Commit together what runs write at once, for as long as the block lasts."""
-        return self._writer.together()
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Read and commit together what runs want at once, for as long as the block lasts."""
+        async with self._reader.together(), self._writer.together():
+            yield
 
     async def claim(
         self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
@@ -139,24 +113,7 @@ class PostgresRunQueue:
         return []
 
     async def context(self, claim: Claim) -> RunContext:
-        async with connection(self._pool) as lent:
-            held = await lent.fetchrow(_HELD, claim.run.id, claim.epoch)
-            if held is None:
-                raise FencedError
-            if held["has_agent"] is None or held["agent_settings"] is None:
-                raise AgentDeletedError.of(claim.run.agent_id)
-            run, agent = run_of(held), _agent_of(held)
-            most = agent.settings.window.messages
-            rows = await lent.fetch(_SAID, run.session_id, run.turn, most, MAX_HISTORY_BYTES)
-        return RunContext(
-            run=run,
-            agent=agent,
-            identity=Identity(run.tenant, run.user_id),
-            history=[message_of(row) for row in rows if row["turn"] < run.turn],
-            turn=[message_of(row) for row in rows if row["turn"] == run.turn],
-            started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
-            elapsed=held["elapsed"],
-        )
+        return await self._reader.read(claim)
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
         return PostgresRunJournal(self._writer, claim)
@@ -172,18 +129,6 @@ class PostgresRunQueue:
     async def hand_back(self, claim: Claim) -> None:
         async with connection(self._pool) as lent:
             await lent.execute(_HAND_BACK, claim.run.id, claim.epoch)
-
-
-def _agent_of(held: Record) -> Agent:
-    """The run's agent, as it was when the run was first taken."""
-    return Agent(
-        id=AgentId(str(held["agent_id"])),
-        tenant=held["tenant"],
-        owner_user_id=held["owner_user_id"],
-        settings=settings_from_json(held["agent_settings"]),
-        create_time=held["agent_create_time"],
-        update_time=held["agent_update_time"],
-    )
 
 
 def _keys(claims: Sequence[Claim]) -> tuple[list[str], list[int]]:

@@ -19,15 +19,21 @@ ResultT = TypeVar("ResultT")
 Make: TypeAlias = Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT | None]]]
 """Makes calls together; a result for each, None where it has to be made alone."""
 
-_MOST = 64
-
 
 class Together(Generic[ItemT, ResultT]):
     """One kind of call; calls are made together while a block of `open` lasts."""
 
-    def __init__(self, name: str, make: Make[ItemT, ResultT]) -> None:
+    def __init__(self, name: str, make: Make[ItemT, ResultT], *, most: int = 64) -> None:
+        """Calls that go through `make`.
+
+        Args:
+            name: what the log calls them.
+            make: makes some of them.
+            most: how many it is given at most.
+        """
         self._name = name
         self._make = make
+        self._most = most
         self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT | None]]] = deque()
         self._wanted = asyncio.Event()
         self._open = False
@@ -61,7 +67,7 @@ class Together(Generic[ItemT, ResultT]):
     async def _make_all(self) -> None:
         while True:
             await self._wanted.wait()
-            taken = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
+            taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             if not self._waiting:
                 self._wanted.clear()
             # Whoever left meanwhile does not want it any more.

@@ -65,6 +65,14 @@ class TestTogether:
         assert [len(each) for each in bus.carried] == [64, 64, 22]
         assert [f"made {2 * n}" for n in range(150)] == results
 
+    async def test_how_many_go_together_may_be_told(self, bus: Bus) -> None:
+        together = Together("test", bus.make, most=2)
+        bus.go.set()
+        async with together.open():
+            await asyncio.gather(*(together.call(2 * n) for n in range(3)))
+
+        assert bus.carried == [[0, 2], [4]]
+
     async def test_an_error_is_told_to_all_it_concerns_and_to_no_other(
         self, together: Together[int, str], bus: Bus
     ) -> None:

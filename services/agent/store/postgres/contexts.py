@@ -1,0 +1,160 @@
+"""What runs begin with, or go on with: read for many runs with each statement.
+
+What is asked comes as arrays with an entry for each run; `place` is the entry a row belongs to.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from itertools import groupby
+
+import asyncpg
+from asyncpg import Record
+
+from services.agent.domain.chat import RunContext
+from services.agent.domain.errors import AgentDeletedError, FencedError
+from services.agent.domain.models import Agent, AgentId, ToolCallId, Window
+from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim
+from services.agent.store.codec import settings_from_json
+from services.agent.store.postgres.rows import RUN, message_of, run_of
+from services.agent.store.postgres.together import Together
+from services.common.db import Pool, connection
+from services.common.identity import Identity
+
+_HELD = f"""
+SELECT
+    asked.place, run.lease_until IS NOT NULL AS held, {RUN}, run.agent_settings,
+    agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
+    agent.update_time AS agent_update_time, clock_timestamp() - run.start_time AS elapsed,
+    ARRAY (
+        SELECT call_id FROM tool_call WHERE tool_call.run_id = run.id AND state = 'started'
+    ) AS started_calls
+FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS asked (id, epoch, place)
+JOIN run ON run.id = asked.id AND run.epoch = asked.epoch
+LEFT JOIN agent
+    ON agent.id = run.agent_id AND agent.tenant = run.tenant
+    AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
+"""
+# The sums run over what the index gives, so nothing large is read beyond the bounds.
+_SAID = """
+SELECT asked.place, said.*
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[])
+    WITH ORDINALITY AS asked (session_id, turn, most, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT *, sum(wire_size) OVER (ORDER BY turn DESC, sequence DESC) AS bytes
+        FROM (
+            SELECT * FROM chat_message
+            WHERE session_id = asked.session_id AND turn < asked.turn AND NOT discarded
+            ORDER BY turn DESC, sequence DESC LIMIT asked.most
+        ) AS preceding
+    ) AS counted
+    WHERE bytes <= $4
+    UNION ALL
+    SELECT *, 0 FROM chat_message
+    WHERE session_id = asked.session_id AND turn = asked.turn AND NOT discarded
+) AS said
+ORDER BY asked.place, said.turn, said.sequence
+"""
+_MOST = 8
+"""Runs whose messages, some MiB for each at most, are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is there of a run.
+
+    Attributes:
+        held: its row; None if it is no longer the worker's.
+        said: its messages, if it has an agent still.
+    """
+
+    held: Record | None
+    said: Sequence[Record] = ()
+
+
+class ContextReader:
+    """Reads for all runs that a worker has just taken."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._reads = Together("read contexts", self._find_together, most=_MOST)
+
+    def together(self) -> AbstractAsyncContextManager[None]:
+        """Read together what is asked for at once, for as long as the block lasts."""
+        return self._reads.open()
+
+    async def read(self, claim: Claim) -> RunContext:
+        """See `RunQueue.context`.
+
+        Raises:
+            FencedError: the run is no longer the worker's.
+            AgentDeletedError: its agent is gone.
+        """
+        found = await self._reads.call(claim)
+        if found is None:
+            [found] = await self._find([claim])
+        held = found.held
+        if held is None:
+            raise FencedError
+        if not _has_agent(held):
+            raise AgentDeletedError.of(claim.run.agent_id)
+        run = run_of(held)
+        messages = [message_of(row) for row in found.said]
+        turn = sum(row["turn"] == run.turn for row in found.said)
+        return RunContext(
+            run=run,
+            agent=_agent_of(held),
+            identity=Identity(run.tenant, run.user_id),
+            history=messages[: len(messages) - turn],
+            turn=messages[len(messages) - turn :],
+            started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
+            elapsed=held["elapsed"],
+        )
+
+    async def _find_together(self, claims: Sequence[Claim]) -> Sequence[_Found | None]:
+        try:
+            return await self._find(claims)
+        except asyncpg.PostgresError:
+            # One of them cannot be read; alone, it meets its error alone.
+            return [None] * len(claims)
+
+    async def _find(self, claims: Sequence[Claim]) -> Sequence[_Found]:
+        ids, epochs = [claim.run.id for claim in claims], [claim.epoch for claim in claims]
+        async with connection(self._pool) as lent:
+            rows = await lent.fetch(_HELD, ids, epochs)
+            held = {row["place"]: row for row in rows if row["held"]}
+            asked = [place for place, row in held.items() if _has_agent(row)]
+            rows = await lent.fetch(
+                _SAID,
+                [held[place]["session_id"] for place in asked],
+                [held[place]["turn"] for place in asked],
+                [_most_messages(held[place]) for place in asked],
+                MAX_HISTORY_BYTES,
+            )
+        said = {
+            asked[at - 1]: list(group) for at, group in groupby(rows, key=lambda row: row["place"])
+        }
+        places = range(1, len(claims) + 1)
+        return [_Found(held.get(place), said.get(place, ())) for place in places]
+
+
+def _has_agent(held: Record) -> bool:
+    return held["has_agent"] is not None and held["agent_settings"] is not None
+
+
+def _most_messages(held: Record) -> int:
+    window = held["agent_settings"]["context_window"]
+    return Window(max_messages=window.get("max_messages")).messages
+
+
+def _agent_of(held: Record) -> Agent:
+    """The run's agent, as it was when the run was first taken."""
+    return Agent(
+        id=AgentId(str(held["agent_id"])),
+        tenant=held["tenant"],
+        owner_user_id=held["owner_user_id"],
+        settings=settings_from_json(held["agent_settings"]),
+        create_time=held["agent_create_time"],
+        update_time=held["agent_update_time"],
+    )
