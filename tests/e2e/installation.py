@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import httpx
 import psutil
@@ -26,6 +27,9 @@ _STOP_SECONDS = 40.0
 _CALL_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
+JsonObject: TypeAlias = dict[str, Any]
+"""A message as protobuf's JSON; its shape is the contract's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -37,12 +41,12 @@ class Answer:
         error: the error as JSON; empty when it went well.
     """
 
-    messages: list[dict[str, object]]
+    messages: list[JsonObject]
     status: int
     error: Mapping[str, object]
 
     @property
-    def message(self) -> dict[str, object]:
+    def message(self) -> JsonObject:
         """The one response of a call that went well."""
         assert self.status == 0, self.error
         assert len(self.messages) == 1
@@ -168,7 +172,7 @@ class Installation:
         return Answer(list(_objects(done.stdout)), done.returncode // 8, error)
 
     @contextmanager
-    def stream(self, method: str, request: object) -> Iterator[Iterator[dict[str, object]]]:
+    def stream(self, method: str, request: object) -> Iterator[Iterator[JsonObject]]:
         """A server stream by `buf curl`; it is ended with the block."""
         headers = ["-H", f"authorization: Bearer {self.key}"]
         process = subprocess.Popen(
@@ -214,11 +218,11 @@ def free_environment() -> dict[str, str]:
     return {f"CHATMIND_{name}_LISTEN": f"127.0.0.1:{next(ports)}" for name in names}
 
 
-def _objects(text: str) -> Iterator[dict[str, object]]:
+def _objects(text: str) -> Iterator[JsonObject]:
     return _objects_of_lines(iter(text.splitlines(keepends=True)))
 
 
-def _objects_of_lines(lines: Iterator[str]) -> Iterator[dict[str, object]]:
+def _objects_of_lines(lines: Iterator[str]) -> Iterator[JsonObject]:
     """JSON objects printed one after another, each as soon as it is whole."""
     pending = ""
     for line in lines:

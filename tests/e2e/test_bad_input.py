@@ -107,7 +107,7 @@ class TestDocuments:
         """How many documents the base holds."""
         request = {"knowledgeBaseId": base_id}
         base = installation.call(f"{KNOWLEDGE}/GetKnowledgeBase", request).message
-        return int(base["knowledgeBase"].get("documentCount", 0))  # type: ignore[attr-defined]
+        return int(base["knowledgeBase"].get("documentCount", 0))
 
     def upload(self, installation: Installation, base_id: str, **fields: str | bytes) -> Answer:
         """A document as described."""
@@ -187,7 +187,7 @@ class TestDocuments:
 
         over = self.upload(installation, base_id, displayName="over.md", content=b"x" * 17_000_000)
 
-        assert int(document["sizeBytes"]) > 10_000_000  # type: ignore[index]
+        assert int(document["sizeBytes"]) > 10_000_000
         assert over.status in {INVALID_ARGUMENT, RESOURCE_EXHAUSTED}
         assert self.upload(installation, base_id, displayName="ok.md", content=b"ok").status == 0
 
@@ -203,10 +203,10 @@ class TestNul:
         created = installation.call(f"{AGENT}/CreateAgent", {"agent": agent}).message["agent"]
         sent = installation.call(
             f"{GATEWAY}/SendMessage",
-            {"agentId": created["id"], "text": "be\0fore"},  # type: ignore[index]
+            {"agentId": created["id"], "text": "be\0fore"},
         ).message
         request = {"sessionId": sent["sessionId"], "pageSize": 1}
         listed = installation.call(f"{AGENT}/ListMessages", request).message["messages"]
 
-        assert created["displayName"] == "a\ufffdb"  # type: ignore[index]
-        assert listed[0]["text"] == "be\ufffdfore"  # type: ignore[index]
+        assert created["displayName"] == "a\ufffdb"
+        assert listed[0]["text"] == "be\ufffdfore"

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.installation import ROOT, Installation
+from tests.e2e.installation import ROOT, Installation, JsonObject
 from tests.e2e.manual import QUESTIONS, manual
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,10 +27,10 @@ def create_base(installation: Installation, name: str) -> str:
     """A new base; gives its id."""
     request = {"knowledgeBase": {"displayName": name}}
     created = installation.call(f"{KNOWLEDGE}/CreateKnowledgeBase", request).message
-    return created["knowledgeBase"]["id"]  # type: ignore[index,no-any-return]
+    return str(created["knowledgeBase"]["id"])
 
 
-def add_document(installation: Installation, base_id: str, name: str, content: bytes) -> dict:  # type: ignore[type-arg]
+def add_document(installation: Installation, base_id: str, name: str, content: bytes) -> JsonObject:
     """Uploads a document and watches it to its end; gives the last state of it."""
     request = {
         "knowledgeBaseId": base_id,
@@ -38,13 +38,11 @@ def add_document(installation: Installation, base_id: str, name: str, content: b
         "content": base64.b64encode(content).decode(),
     }
     document = installation.call(f"{KNOWLEDGE}/CreateDocument", request).message["document"]
-    assert document["state"] == "STATE_PENDING"  # type: ignore[index]
-    watched = installation.call(
-        f"{KNOWLEDGE}/WatchDocument",
-        {"documentId": document["id"]},  # type: ignore[index]
-    )
+    assert document["state"] == "STATE_PENDING"
+    watched = installation.call(f"{KNOWLEDGE}/WatchDocument", {"documentId": document["id"]})
     assert watched.status == 0, watched.error
-    return watched.messages[-1]["document"]  # type: ignore[return-value]
+    settled: JsonObject = watched.messages[-1]["document"]
+    return settled
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +64,8 @@ def session(installation: Installation, base_id: str) -> dict[str, str]:
     """An agent on the base, and a session with one question asked."""
     agent = {"displayName": "Librarian", "knowledgeBaseIds": [base_id]}
     created = installation.call(f"{AGENT}/CreateAgent", {"agent": agent}).message["agent"]
-    request = {"agentId": created["id"], "text": "How long are backups kept?"}  # type: ignore[index]
-    return installation.call(f"{GATEWAY}/SendMessage", request).message  # type: ignore[return-value]
+    request = {"agentId": created["id"], "text": "How long are backups kept?"}
+    return installation.call(f"{GATEWAY}/SendMessage", request).message
 
 
 class TestStart:
@@ -104,8 +102,8 @@ class TestStart:
         agents = installation.call(f"{AGENT}/ListAgents", {}).message["agents"]
         bases = installation.call(f"{KNOWLEDGE}/ListKnowledgeBases", {}).message["knowledgeBases"]
 
-        assert [a["displayName"] for a in agents][:1] == ["Guide"]  # type: ignore[index,attr-defined]
-        assert bases[0]["documentCount"] != "0"  # type: ignore[index]
+        assert [a["displayName"] for a in agents][:1] == ["Guide"]
+        assert bases[0]["documentCount"] != "0"
 
     def test_status_page_and_health(self, installation: Installation) -> None:
         """HTTP tells how things are."""
@@ -126,7 +124,7 @@ class TestSearch:
         """The first hit is the section that answers, with its path and lines."""
         request = {"knowledgeBaseIds": [base_id], "query": question, "topK": 3}
         hits = installation.call(f"{KNOWLEDGE}/Search", request).message["hits"]
-        first = hits[0]["chunk"]  # type: ignore[index]
+        first = hits[0]["chunk"]
 
         assert ["Works manual", *QUESTIONS[question]] == first["headingPath"]
         assert int(first["startLine"]) <= int(first["endLine"])
@@ -137,7 +135,7 @@ class TestConversation:
 
     def messages(
         self, installation: Installation, session_id: str, *, after: int, count: int
-    ) -> list[dict[str, object]]:
+    ) -> list[JsonObject]:
         """The next completed messages of the stream."""
         request = {"sessionId": session_id, "afterSequence": str(after)}
         with installation.stream(f"{GATEWAY}/StreamMessages", request) as events:
@@ -158,10 +156,10 @@ class TestConversation:
             "ROLE_ASSISTANT",
         ]
         assert [m["sequence"] for m in (user, asks, tool, answers)] == ["1", "2", "3", "4"]
-        assert asks["toolCalls"][0]["name"] == "query_knowledge"  # type: ignore[index]
-        assert tool["toolCallId"] == asks["toolCalls"][0]["id"]  # type: ignore[index]
+        assert asks["toolCalls"][0]["name"] == "query_knowledge"
+        assert tool["toolCallId"] == asks["toolCalls"][0]["id"]
         assert "thirty days" in str(answers["text"])
-        headings = [c["headingPath"] for c in answers["citations"]]  # type: ignore[attr-defined]
+        headings = [c["headingPath"] for c in answers["citations"]]
         assert ["Works manual", "Backups", "How long copies are retained"] in headings
         assert "offline" in json.dumps(answers["metadata"])
 
@@ -230,7 +228,7 @@ class TestCommand:
         bases = installation.call(f"{KNOWLEDGE}/ListKnowledgeBases", {}, key=key).message
         sessions = installation.call(f"{AGENT}/ListSessions", {}, key=key).message
 
-        assert [b["displayName"] for b in bases["knowledgeBases"]] == ["ChatMind handbook"]  # type: ignore[index,attr-defined]
+        assert [b["displayName"] for b in bases["knowledgeBases"]] == ["ChatMind handbook"]
         assert sessions == {}
 
     def test_an_error_is_one_line_and_a_status(self, installation: Installation) -> None:
@@ -254,11 +252,11 @@ class TestStop:
         assert not [p for p in processes if p.is_running() and p.status() != "zombie"]
 
 
-def first_messages(events: Iterator[dict[str, object]], count: int) -> Iterator[dict[str, object]]:
+def first_messages(events: Iterator[JsonObject], count: int) -> Iterator[JsonObject]:
     """The first completed messages among the events of a stream."""
     for event in events:
         if "message" in event:
-            yield event["message"]  # type: ignore[misc]
+            yield event["message"]
             count -= 1
             if count == 0:
                 return

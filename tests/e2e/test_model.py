@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.scripted_model import ScriptedModel, calls, fails, says, scripted_model
 from tests.e2e.conftest import run
-from tests.e2e.installation import Installation
+from tests.e2e.installation import Installation, JsonObject
 from tests.e2e.test_first_steps import (
     AGENT,
     GATEWAY,
@@ -74,17 +74,17 @@ def agent_id(installation: Installation) -> str:
     add_document(installation, base_id, "tea.md", b"# Tea\n\nBrew it at seventy degrees.\n")
     agent = {"displayName": "Tea", "knowledgeBaseIds": [base_id]}
     created = installation.call(f"{AGENT}/CreateAgent", {"agent": agent}).message["agent"]
-    return created["id"]  # type: ignore[index,no-any-return]
+    return str(created["id"])
 
 
 class TestModel:
     """A conversation with a model that calls tools."""
 
-    def ask(self, installation: Installation, agent_id: str, *, count: int) -> list[dict]:  # type: ignore[type-arg]
+    def ask(self, installation: Installation, agent_id: str, *, count: int) -> list[JsonObject]:
         """The messages of one turn in a new session."""
         request = {"agentId": agent_id, "text": "How hot?"}
         sent = installation.call(f"{GATEWAY}/SendMessage", request).message
-        request = {"sessionId": sent["sessionId"], "afterSequence": "0"}  # type: ignore[dict-item]
+        request = {"sessionId": sent["sessionId"], "afterSequence": "0"}
         with installation.stream(f"{GATEWAY}/StreamMessages", request) as events:
             return list(first_messages(events, count))
 
