@@ -23,7 +23,7 @@ from tests.faults.proxy import open_proxy
 
 ROOT = Path(__file__).parents[2]
 WITHIN = 15.0
-BUSY = 1.0
+BUSY = 2.0
 """Seconds that a busy machine may add."""
 
 

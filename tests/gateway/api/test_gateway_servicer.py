@@ -25,7 +25,7 @@ from tests.gateway.installation import ADMIN, ENOUGH, Installation, bearer, even
 CASES = Path(__file__).parents[2] / "cases"
 STRANGER = str(uuid.uuid4())
 RUN = str(uuid.uuid4())
-PLAYS, AT_ONCE = 8, 30
+PLAYS, AT_ONCE = 5, 40
 """How often the timeline of case 31 is played, and so many times at once each time."""
 
 RESTARTED_AFTER = 5
