@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -50,22 +50,28 @@ class Hints:
     """Hints within one process; satisfies `Listener` and `Notifier`."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[Hint]] = defaultdict(set)
+        self._calls: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
 
     @contextmanager
-    def subscribe(self, key: str, *, poll: bool = True) -> Iterator[Hint]:  # noqa: ARG002
+    def subscribe(self, key: str) -> Iterator[Hint]:
         """Hints at `key`, until the end of the block."""
         hint = Hint()
-        self._waiting[key].add(hint)
-        try:
+        with self.on_hint(key, hint.wake):
             yield hint
+
+    @contextmanager
+    def on_hint(self, key: str, call: Callable[[], None]) -> Iterator[None]:
+        """Calls at each hint at `key`, until the end of the block."""
+        self._calls[key].append(call)
+        try:
+            yield
         finally:
-            self._waiting[key].discard(hint)
+            self._calls[key].remove(call)
 
     def notify(self, key: str) -> None:
         """Hint at news of `key`."""
-        for hint in self._waiting.get(key, ()):
-            hint.wake()
+        for call in self._calls.get(key, ()):
+            call()
 
 
 @dataclass(frozen=True, slots=True)

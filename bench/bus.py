@@ -153,8 +153,9 @@ def waiting(delivery: Delivery, keys: list[str]) -> Iterator[Waiting]:
     """Somebody waits at every session for as long as the block lasts."""
     there = Waiting()
     with ExitStack() as stack:
-        for key in keys if delivery.bus else ():
-            stack.enter_context(delivery.bus.listener.on_hint(key, partial(there.hint, key)))
+        if delivery.bus is not None:
+            for key in keys:
+                stack.enter_context(delivery.bus.listener.on_hint(key, partial(there.hint, key)))
         yield there
 
 
@@ -189,10 +190,14 @@ async def deliveries(dsn: str, stack: AsyncExitStack) -> list[Delivery]:
     nats = await stack.enter_async_context(running_nats())
 
     async def opened(channel: str, **variables: str) -> Bus:
-        given = BusSettings(
-            listen="127.0.0.1:0",
-            identity_dir=Path(),
-            **{"CHATMIND_DATABASE_URL": dsn, "CHATMIND_NATS_URL": nats.url, **variables},
+        given = BusSettings.model_validate(
+            {
+                "listen": "127.0.0.1:0",
+                "identity_dir": Path(),
+                "CHATMIND_DATABASE_URL": dsn,
+                "CHATMIND_NATS_URL": nats.url,
+                **variables,
+            }
         )
         return await stack.enter_async_context(open_bus(given, channel, application_name="bench"))
 

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from chatmind.embedding.v1 import embedding_pb2, embedding_service_pb2, embedding_service_pb2_grpc
 from chatmind.knowledge.v1 import document_pb2, knowledge_base_pb2
@@ -27,6 +28,9 @@ from services.common.clock import now
 from services.common.identity import IdentitySigner, load_signing_key
 from services.knowledge.domain.ingest.cutting import CutRequest, cut
 from services.knowledge.domain.ingest.policy import ChunkPolicy, EmbedField
+
+if TYPE_CHECKING:
+    from chatmind.embedding.v1.embedding_service_pb2_grpc import EmbeddingServiceAsyncStub
 
 BATCH = 32
 MODEL = "use-m3"
@@ -94,7 +98,7 @@ async def ingested(system: Installation, base_id: str, documents: Sequence[str])
 class BareEmbedding:
     """Calls to the embedding service as the knowledge service makes them."""
 
-    def __init__(self, stub: embedding_service_pb2_grpc.EmbeddingServiceStub, system: Installation):
+    def __init__(self, stub: "EmbeddingServiceAsyncStub", system: Installation) -> None:
         key = load_signing_key(system.keys / "knowledge/knowledge.pem")
         signer = IdentitySigner("knowledge", key, audience="embedding", clock=now)
         self._stub = stub

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from chatmind.embedding.v1 import embedding_pb2, embedding_service_pb2, embedding_service_pb2_grpc
 from chatmind.knowledge.v1.knowledge_service_pb2_grpc import KnowledgeServiceStub
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.ports import free_ports
@@ -24,6 +24,10 @@ from cli.local.postgres import EmbeddedPostgres
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.identity import Identity, IdentitySigner, load_signing_key
+from tests.calls import Health, health_of
+
+if TYPE_CHECKING:
+    from chatmind.knowledge.v1.knowledge_service_pb2_grpc import KnowledgeServiceAsyncStub
 
 ROOT = Path(__file__).parents[1]
 MAX_MESSAGE_BYTES = 20 * 1024 * 1024
@@ -46,8 +50,8 @@ class Installation:
     """
 
     dsn: str
-    stub: KnowledgeServiceStub
-    health: health_pb2_grpc.HealthStub
+    stub: "KnowledgeServiceAsyncStub"
+    health: Health
     calls: OutgoingCalls
     embedding: str
     keys: Path
@@ -123,7 +127,7 @@ async def installed(
         channel = await stack.enter_async_context(
             open_channel(address, max_message_bytes=MAX_MESSAGE_BYTES)
         )
-        health = health_pb2_grpc.HealthStub(channel)
+        health = health_of(channel)
         await health.Check(health_pb2.HealthCheckRequest(), timeout=60, wait_for_ready=True)
         key = load_signing_key(folder / "keys/gateway/gateway.pem")
         signer = IdentitySigner("gateway", key, audience="knowledge", clock=now)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import mistletoe
+from mistletoe.block_token import Document
 
 from services.knowledge.domain.ingest.pipeline import chunk_document, prepare
 from services.knowledge.domain.ingest.policy import ChunkPolicy
@@ -32,7 +32,7 @@ def main() -> None:
     content = corpus(options.folder, round(options.megabytes * 1e6))
     text = content.decode()
     ways: dict[str, Callable[[], object]] = {
-        "mistletoe, whole parse": lambda: mistletoe.Document(text),
+        "mistletoe, whole parse": lambda: Document(text),
         "ChatMind, outline": lambda: prepare(content, name="bench.md"),
         "ChatMind, outline and chunks": lambda: cut(content),
     }
