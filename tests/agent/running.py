@@ -54,6 +54,7 @@ from services.common.interceptors.authentication import (
 )
 from services.common.status import RpcFailure, failure_of
 from tests.agent.scripted_model import ScriptedModel, scripted_model
+from tests.servicers import incomplete
 
 ALICE = Identity("acme", "alice")
 BOB = Identity("acme", "bob")
@@ -143,7 +144,7 @@ async def fake_knowledge(keys: Keys) -> AsyncIterator[FakeKnowledge]:
     verifier = IdentityVerifier("knowledge", {"agent": keys.agent.public_key()}, clock=now)
     chain = interceptor_chain("knowledge.chatmind", AuthenticationInterceptor(verifier))
     server = aio.server(interceptors=chain)
-    service = FakeKnowledge(keys)
+    service = incomplete(FakeKnowledge)(keys)
     knowledge_service_pb2_grpc.add_KnowledgeServiceServicer_to_server(service, server)
     service.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

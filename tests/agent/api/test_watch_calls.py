@@ -283,7 +283,7 @@ class TestSlowCallers:
                 await alice.say(session.id, "x" * MIB)
             call = await self._open(api, session.id, many=many)
             await asyncio.sleep(1)
-            received = []
+            received: list[int] = []
             with pytest.raises(aio.AioRpcError) as ended:
                 await self._drain(call, received)
 

@@ -142,7 +142,8 @@ class TestRest:
 
     async def test_a_probe_that_fails_goes_behind_the_others(self) -> None:
         """T-D17: no call spends all its attempts on an endpoint that is down."""
-        order, probes = endpoints(), []
+        order = endpoints()
+        probes: list[int] = []
         await down(order, 0)
 
         async def ask(number: int) -> None:

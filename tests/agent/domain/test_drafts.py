@@ -162,7 +162,7 @@ class TestFit:
         assert fitting == {"model": "m", "dropped_metadata": 1}
 
     def test_numbers_that_json_does_not_know_become_null(self) -> None:
-        metadata = {"score": math.nan, "all": [math.inf, 1.5]}
+        metadata: dict[str, Any] = {"score": math.nan, "all": [math.inf, 1.5]}
 
         fitting = fit(Draft(Role.ASSISTANT, "", metadata=metadata)).metadata
 

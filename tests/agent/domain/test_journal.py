@@ -1,5 +1,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -57,7 +58,9 @@ class TestHintingJournal:
     async def test_a_store_without_room_is_waited_for(self, stores: Stores) -> None:
         run = await stores.started()
         crowded = Crowded(stores.queue.journal(await stores.claimed()), refusals=2)
-        hinted = HintingJournal(crowded, session_id=run.session_id, notifier=LocalHints())
+        hinted = HintingJournal(
+            cast("RunJournal", crowded), session_id=run.session_id, notifier=LocalHints()
+        )
 
         await hinted.set_state(RunState.THINKING)
 

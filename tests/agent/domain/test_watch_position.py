@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -126,11 +127,11 @@ class TestRuns:
         ids=lambda change: next(iter(change)),
     )
     def test_whatever_a_watcher_can_see_of_it_is_news(
-        self, session: Session, run: Run, change: dict[str, object]
+        self, session: Session, run: Run, change: dict[str, Any]
     ) -> None:
         position = begun(session, 1, Pulse(1, ()))
         position.advance(Pulse(1, (run,)), None)
-        changed = replace(run, **change)  # type: ignore[arg-type]
+        changed = replace(run, **change)
 
         assert what(position.advance(Pulse(1, (changed,)), None)) == [changed]
 
@@ -140,12 +141,12 @@ class TestRuns:
         ended = replace(run, state=RunState.FINISHED)
         position = begun(session, 1, Pulse(1, ()))
         position.advance(Pulse(1, (run,)), None)
-        assert position.look.open_runs == (run.id,)
+        before = position.look.open_runs
 
         told = [position.advance(Pulse(1, (ended,)), None) for _ in range(2)]
 
         assert [what(each) for each in told] == [[ended], []]
-        assert position.look.open_runs == ()
+        assert (before, position.look.open_runs) == ((run.id,), ())
 
     def test_one_that_ended_long_ago_is_no_news(self, session: Session, run: Run) -> None:
         position = begun(session, None, Pulse(1, ()))

@@ -1,13 +1,14 @@
 import pytest
 from chatmind.agent.v1 import agent_pb2, model_pb2
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.agents import from_models, from_tools, to_changes, to_settings
 from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
 from services.agent.domain.models import AgentSettings, ModelOptions, Visibility
+from services.common.convert import to_json
 from services.common.errors import InvalidArgumentError
 from services.common.ids import new_id
+from services.common.text import Json
 
 OUTPUT_ONLY = {"id", "owner_user_id", "create_time", "update_time"}
 
@@ -19,7 +20,7 @@ def fields_of_the_contract() -> set[str]:
         if field.name in OUTPUT_ONLY:
             continue
         found.add(field.name)
-        if field.type == FieldDescriptor.TYPE_MESSAGE:
+        if field.message_type is not None:
             found |= {f"{field.name}.{inner.name}" for inner in field.message_type.fields}
     return found
 
@@ -76,12 +77,16 @@ class TestChange:
 
 class TestRegistries:
     def test_a_tool_is_told_with_its_schema(self) -> None:
-        schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {"q": {"type": "string"}},
+            "required": ["q"],
+        }
 
         [tool] = from_tools([ToolSpec("look", "Looks.", schema, idempotent=True)])
 
         assert (tool.name, tool.description, tool.idempotent) == ("look", "Looks.", True)
-        assert tool.input_schema["properties"]["q"]["type"] == "string"
+        assert to_json(tool.input_schema) == schema
 
     def test_a_model_is_told_with_its_protocol(self) -> None:
         [model] = from_models(

@@ -263,11 +263,8 @@ class TestDelete:
     ) -> None:
         async def one() -> None:
             run = await stores.started()
-            [claim] = [
-                claim
-                for claim in await stores.queue.claim(lease=LEASE, most=50)
-                if claim.run.id == run.id
-            ] or [None]
+            claims = await stores.queue.claim(lease=LEASE, most=50)
+            claim = next((each for each in claims if each.run.id == run.id), None)
             if claim is None:
                 return
             journal = stores.queue.journal(claim)
