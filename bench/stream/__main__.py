@@ -16,7 +16,8 @@ Servers and those who measure them have a core each, but in delay and restart.
 
 import argparse
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import uvloop
 
@@ -28,7 +29,7 @@ from bench.stream.processes import CORES
 from bench.stream.restart import measure_restart
 from services.common.logging import configure_logging
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], Awaitable[None]]] = {
+PARTS: Mapping[str, Callable[[argparse.Namespace], Coroutine[Any, Any, None]]] = {
     "cpu": lambda given: measure_cpu(rounds=given.rounds, seconds=given.seconds),
     "memory": lambda given: measure_memory(streams=given.streams),
     "fan": lambda given: measure_fan(streams=given.streams, rounds=given.rounds),

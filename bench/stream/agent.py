@@ -45,7 +45,7 @@ class StandIn(run_service_pb2_grpc.RunServiceServicer):
                 for watch_id in request.unwatch_ids:
                     del self._watches[begun.pop(watch_id)][context, watch_id]
                 events = [
-                    pb.WatchedEvent(watch_ids=[watch.watch_id], heartbeat={})
+                    pb.WatchedEvent(watch_ids=[watch.watch_id], heartbeat=pb.Heartbeat())
                     for watch in request.watches
                 ]
                 await context.write(pb.WatchSessionsResponse(events=events))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from bench.agent import IDENTITY, agent_stores
 from bench.knowledge import told
@@ -106,7 +107,8 @@ async def installed() -> AsyncIterator[Installation]:
         stores = await stack.enter_async_context(
             agent_stores(dsn, connections=8, sessions=STREAMS, settings=settings)
         )
-        bus = BusSettings(listen="127.0.0.1:0", identity_dir=folder, CHATMIND_DATABASE_URL=dsn)
+        of_bus: dict[str, Any] = {"CHATMIND_DATABASE_URL": dsn, "identity_dir": folder}
+        bus = BusSettings(listen="127.0.0.1:0", **of_bus)
         await stores.ask(STREAMS)
         await stack.enter_async_context(stores.queue.together())
         claims = await stores.queue.claim(lease=LEASE, most=STREAMS)

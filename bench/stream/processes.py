@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import psutil
 from chatmind.gateway.v1 import access_service_pb2, access_service_pb2_grpc
@@ -119,7 +119,7 @@ async def connected(port: int) -> None:
 async def serving(address: str) -> None:
     """Wait until a gRPC server with health says that it serves."""
     async with aio.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         while True:
             answer = await stub.Check(
                 health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=60

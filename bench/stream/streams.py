@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TypeAlias
 
 from chatmind.gateway.v1 import gateway_service_pb2
 from grpc import aio
@@ -10,6 +12,7 @@ from grpc import aio
 from bench.stream.processes import Metadata, OnMessage
 from services.common.keepalive import CLIENT_KEEPALIVE
 
+Ask: TypeAlias = "aio.UnaryStreamMultiCallable[bytes, bytes]"
 STREAM = "/chatmind.gateway.v1.GatewayService/StreamMessages"
 _OPTIONS = (
     *CLIENT_KEEPALIVE,
@@ -49,9 +52,8 @@ async def grpc_streams(
             request = gateway_service_pb2.StreamMessagesRequest(
                 session_id=session_id, after_sequence=0
             )
-            call = ways[number % len(ways)].unary_stream(STREAM)(
-                request.SerializeToString(), metadata=metadata
-            )
+            ask: Ask = ways[number % len(ways)].unary_stream(STREAM)
+            call = ask(request.SerializeToString(), metadata=metadata)
             streams.append(group.create_task(_listen(call, number, on_message)))
             if (
                 number % _AT_ONCE == _AT_ONCE - 1
@@ -79,7 +81,7 @@ async def sse_streams(address: str, count: int, on_message: OnMessage) -> AsyncI
     opened = []
     for number in range(count):
         transport, reader = await loop.create_connection(
-            lambda number=number: _Events(number, on_message), "127.0.0.1", int(port)
+            partial(_Events, number, on_message), "127.0.0.1", int(port)
         )
         transport.write(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")
         opened.append(transport)

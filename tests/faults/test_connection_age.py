@@ -16,9 +16,11 @@ from grpc import aio
 
 from services.common import channel as channels
 from services.common.channel import open_channel
+from services.common.keepalive import CLIENT_KEEPALIVE
 from services.common.server import RunningServer, serve
 from services.common.settings import ServerSettings
-from tests.common.serving import METHOD, SERVICE
+from tests.calls import unary_unary
+from tests.common.serving import METHOD, SERVICE, RawHandler
 from tests.gateway.installation import ADMIN, bearer, free_port, open_installation
 
 AGE = {"connection_seconds": 2, "connection_grace_seconds": 0.2}
@@ -75,7 +77,7 @@ async def replica(address: str, folder: Path, **settings: Any) -> AsyncIterator[
     async def behave(request: bytes, context: Any) -> bytes:
         return address.encode()
 
-    handler = grpc.unary_unary_rpc_method_handler(behave)
+    handler: RawHandler = grpc.unary_unary_rpc_method_handler(behave)
 
     def register(server: aio.Server) -> None:
         handlers = grpc.method_handlers_generic_handler(SERVICE, {"Method": handler})
@@ -105,7 +107,7 @@ async def test_a_stream_whose_connection_grows_old_is_resumed_without_a_gap(
 
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             saying = group.create_task(say())
-            ends = []
+            ends: list[aio.AioRpcError] = []
             while len(ends) < 2:
                 after = received[-1] if received else 0
                 request = pb.StreamMessagesRequest(session_id=session.id, after_sequence=after)
@@ -128,7 +130,7 @@ async def test_a_new_replica_gets_calls_once_connections_have_aged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T-S15: nobody has to be restarted, and no call fails."""
-    options = (*channels.CLIENT_KEEPALIVE, ("grpc.dns_min_time_between_resolutions_ms", 100))
+    options = (*CLIENT_KEEPALIVE, ("grpc.dns_min_time_between_resolutions_ms", 100))
     monkeypatch.setattr(channels, "CLIENT_KEEPALIVE", options)
     port = free_port()
     first, second = f"127.0.0.1:{port}", f"127.0.0.2:{port}"
@@ -137,7 +139,7 @@ async def test_a_new_replica_gets_calls_once_connections_have_aged(
         names = await stack.enter_async_context(name_server("127.0.0.1"))
         target = f"dns://127.0.0.1:{names.port}/{NAME}:{port}"
         channel = await stack.enter_async_context(open_channel(target, max_message_bytes=10**6))
-        call = channel.unary_unary(METHOD)
+        call = unary_unary(channel, METHOD)
         before = {await call(b"", timeout=5) for _ in range(20)}
         await stack.enter_async_context(replica(second, tmp_path))
         names.addresses.append("127.0.0.2")

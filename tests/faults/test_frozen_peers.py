@@ -18,7 +18,8 @@ from services.common.channel import open_channel
 from services.common.logging import configure_logging
 from services.common.server import RunningServer, serve
 from services.common.settings import ServerSettings
-from tests.common.serving import METHOD, SERVICE
+from tests.calls import unary_stream
+from tests.common.serving import METHOD, SERVICE, RawHandler
 from tests.faults.proxy import open_proxy
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ async def serving(calls: Calls) -> AsyncIterator[RunningServer]:
     """A server as every service has it."""
 
     def register(server: aio.Server) -> None:
-        handler = grpc.unary_stream_rpc_method_handler(calls.behave)
+        handler: RawHandler = grpc.unary_stream_rpc_method_handler(calls.behave)
         handlers = grpc.method_handlers_generic_handler(SERVICE, {"Method": handler})
         server.add_generic_rpc_handlers((handlers,))
 
@@ -68,7 +69,7 @@ async def serving(calls: Calls) -> AsyncIterator[RunningServer]:
 async def called(address: str) -> AsyncIterator[Any]:
     """A call, over a channel as services have them, of which the first message has come."""
     async with open_channel(address, max_message_bytes=10**6) as channel:
-        call = channel.unary_stream(METHOD)(b"")
+        call = unary_stream(channel, METHOD)(b"")
         assert await call.read() == b"open"
         yield call
 

@@ -49,11 +49,11 @@ class Open(AdmittingInterceptor):
 
 
 @pytest.fixture
-async def channel() -> AsyncIterator[aio.Channel]:
+async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[aio.Channel]:
     """A channel to a server of all services, with the chain that all of them have."""
     chain = interceptor_chain("test.chatmind", Open())
     # Empty requests break rules; here they are to reach the handlers.
-    chain[-1]._validator = SimpleNamespace(collect_violations=lambda _: [])
+    monkeypatch.setattr(chain[-1], "_validator", SimpleNamespace(collect_violations=lambda _: []))
     server = aio.server(interceptors=chain)
     for name in MODULES:
         stubs = importlib.import_module(f"{name}_grpc")

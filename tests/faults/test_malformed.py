@@ -13,6 +13,7 @@ from grpc import aio
 
 from services.common.status import failure_of
 from services.gateway.api.methods import Method, methods
+from tests.calls import unary_stream, unary_unary
 from tests.gateway.installation import ADMIN, Installation, bearer
 
 IDENTITY = "/chatmind.gateway.v1.AccessService/GetIdentity"
@@ -54,7 +55,7 @@ async def test_bytes_that_are_no_message_are_an_invalid_argument(
 
 
 async def test_fields_of_a_later_version_are_passed_over(well: Installation) -> None:
-    raw = await well.channel.unary_unary(IDENTITY)(UNKNOWN_FIELD, metadata=bearer(well.key))
+    raw = await unary_unary(well.channel, IDENTITY)(UNKNOWN_FIELD, metadata=bearer(well.key))
 
     assert access_service_pb2.GetIdentityResponse.FromString(raw).api_key.user_id == ADMIN.user_id
 
@@ -78,7 +79,7 @@ async def test_random_bytes_are_refused_or_answered_but_are_no_fault(well: Insta
 
 async def test_metadata_without_measure_is_refused(well: Installation) -> None:
     metadata = (*bearer(well.key), ("x-much", "m" * METADATA_BYTES))
-    error = await failure(well.channel.unary_unary(IDENTITY)(b"", metadata=metadata, timeout=10))
+    error = await failure(unary_unary(well.channel, IDENTITY)(b"", metadata=metadata, timeout=10))
 
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -112,8 +113,8 @@ async def call(gateway: Installation, method: Method, request: bytes) -> None:
     """Call a method with these bytes, and read its first answer."""
     metadata = bearer(gateway.key)
     if method.streams_out:
-        stream = gateway.channel.unary_stream(method.path)(request, metadata=metadata, timeout=10)
+        stream = unary_stream(gateway.channel, method.path)(request, metadata=metadata, timeout=10)
         await stream.read()
         stream.cancel()
     else:
-        await gateway.channel.unary_unary(method.path)(request, metadata=metadata, timeout=10)
+        await unary_unary(gateway.channel, method.path)(request, metadata=metadata, timeout=10)
