@@ -100,10 +100,10 @@ class TestCase43:
     ) -> None:
         session = await stores.session()
         async with connection(pool) as lent:
-            await lent.execute(_MANY, session.id, 20_000)
+            await lent.execute(_MANY, session.id, 200_000)
             await lent.execute("ANALYZE chat_message")
             for statement in (messages._AFTER, messages._BEFORE):
-                for sequence in (60, 10_000, 19_900):
+                for sequence in (60, 100_000, 199_900):
                     key = (ALICE.tenant, ALICE.user_id, session.id, sequence, 50, MIB)
                     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
                     [[plan]] = await lent.fetch(explain, *key)
