@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from chatmind.agent.v1 import (
     agent_service_pb2,
@@ -31,6 +31,7 @@ from services.common.interceptors.request_id import current_request_id
 from services.common.status import to_status
 from services.common.tasks import task_group
 
+Answer = TypeVar("Answer")
 Watched = run_service_pb2.WatchSessionResponse
 WriteWatched = Callable[[run_service_pb2.WatchSessionsResponse], Awaitable[None]]
 
@@ -163,7 +164,9 @@ class FakeAgent(
             raise BusyError("Busy.", metadata={"run_id": next(iter(session.runs))})
         run = run_pb2.Run(id=new_id(), session_id=session.id, state=run_pb2.Run.STATE_IDLE)
         response = run_service_pb2.StartRunResponse(run=run)
-        before = self._repeat("StartRun", request, response)
+        before: run_service_pb2.StartRunResponse | None = self._repeat(
+            "StartRun", request, response
+        )
         if before is not None:
             return before
         self.started += 1
@@ -214,11 +217,11 @@ class FakeAgent(
                         states[run.id] = run.state
                         yield Watched(run=run, through_sequence=sent)
                 if await self._idle(session, sent, states):
-                    yield Watched(heartbeat={}, through_sequence=sent)
+                    yield Watched(heartbeat=run_service_pb2.Heartbeat(), through_sequence=sent)
         finally:
             self.watches -= 1
 
-    async def WatchSessions(  # noqa: N802
+    async def WatchSessions(  # type: ignore[override]  # noqa: N802 - a coroutine that writes
         self, requests: AsyncIterator[run_service_pb2.WatchSessionsRequest], context: Any
     ) -> None:
         """The same for many watches, each with its own identity."""
@@ -310,8 +313,8 @@ class FakeAgent(
         if self.refusals:
             raise self.refusals.pop(0)
 
-    def _once(self, method: str, request: Any, make: Any) -> Any:
-        before = self._repeat(method, request, None)
+    def _once(self, method: str, request: Any, make: Callable[[], Answer]) -> Answer:
+        before: Answer | None = self._repeat(method, request, None)
         if before is not None:
             return before
         response = make()

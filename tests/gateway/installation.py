@@ -3,7 +3,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ from services.gateway.main import running_gateway
 from services.gateway.settings import GatewaySettings
 from tests.gateway.echo import Echo
 from tests.gateway.fake_agent import FakeAgent
+from tests.servicers import incomplete
 
 MESSAGE_BYTES = 20 * 1024 * 1024
 ADMIN = Identity("default", "admin", frozenset({Role.ADMIN, Role.OPERATOR}))
@@ -107,7 +108,7 @@ class Installation:
     knowledge: Echo
     knowledge_server: Upstream
     settings: GatewaySettings
-    stop: Callable[[], Awaitable[None]]
+    stop: Callable[[], Coroutine[Any, Any, None]]
 
     @property
     def messages(self) -> Any:
@@ -132,7 +133,7 @@ async def open_installation(
 ) -> AsyncIterator[Installation]:
     """An installation whose gateway has these settings."""
     write_identity_keys(folder / "identity")
-    agent, echo = FakeAgent(), Echo()
+    agent, echo = incomplete(FakeAgent)(), Echo()
     agent_server = serving_agent(agent, folder / "identity")
     knowledge_server = Upstream(
         "knowledge", folder / "identity", lambda server: server.add_generic_rpc_handlers((echo,))

@@ -4,16 +4,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 from chatmind.embedding.v1 import embedding_pb2, embedding_service_pb2
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from services.common.status import RpcFailure, failure_of
+from tests.calls import health_of
 from tests.embedding.fake_engines import FakeOllama
 from tests.embedding.fake_http import Reply
 from tests.embedding.memory_backend import SPEC, toy_numbers
@@ -318,7 +318,7 @@ class TestAuthentication:
         assert told.code == grpc.StatusCode.UNAUTHENTICATED
 
     async def test_health_is_open(self, caller: Caller) -> None:
-        stub: Any = health_pb2_grpc.HealthStub(caller.channel)
+        stub = health_of(caller.channel)
         service = "chatmind.embedding.v1.EmbeddingService"
 
         response = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from chatmind.gateway.v1 import access_pb2, access_service_pb2
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from services.common.errors import UnauthenticatedError
 from services.common.identity import Role
@@ -21,6 +21,7 @@ from services.gateway.api.methods import Method, methods
 from services.gateway.domain.keys import compose, key_id_of
 from services.gateway.domain.models import KeyId, Scope
 from services.gateway.domain.policy import scope_of
+from tests.calls import health_of, stream_unary, unary_stream, unary_unary
 from tests.gateway.installation import (
     ENOUGH,
     Installation,
@@ -51,13 +52,13 @@ async def outcome(channel: aio.Channel, method: Method, metadata: Metadata) -> R
     try:
         async with asyncio.timeout(ENOUGH):
             if method.streams_out:
-                watch = channel.unary_stream(method.path)(b"", metadata=metadata)
+                watch = unary_stream(channel, method.path)(b"", metadata=metadata)
                 await watch.read()
                 watch.cancel()
             elif method.streams_in:
-                await channel.stream_unary(method.path)(iter([b""]), metadata=metadata)
+                await stream_unary(channel, method.path)(iter([b""]), metadata=metadata)
             else:
-                await channel.unary_unary(method.path)(b"", metadata=metadata)
+                await unary_unary(channel, method.path)(b"", metadata=metadata)
     except aio.AioRpcError as error:
         return failure_of(error)
     return None
@@ -144,9 +145,7 @@ class TestEveryMethod:
             assert refused(with_key) == ("UNIMPLEMENTED", "")
 
     async def test_health_is_open(self, gateway: Installation) -> None:
-        stub: Any = health_pb2_grpc.HealthStub(gateway.channel)
-
-        answer = await stub.Check(health_pb2.HealthCheckRequest())
+        answer = await health_of(gateway.channel).Check(health_pb2.HealthCheckRequest())
 
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
@@ -232,7 +231,7 @@ class TestIdentity:
             ("x-request-id", "request-7"),
             ("cookie", "session=1"),
         )
-        search = gateway.channel.unary_unary("/chatmind.knowledge.v1.KnowledgeService/Search")
+        search = unary_unary(gateway.channel, "/chatmind.knowledge.v1.KnowledgeService/Search")
 
         await search(b"", metadata=(*bearer(secret), *said))
 
@@ -284,7 +283,7 @@ class TestCredential:
 async def test_streams_end_soon_after_their_key_was_revoked(gateway: Installation) -> None:
     key, secret = await gateway.make_key("someone")
     gateway.knowledge.hold = asyncio.Event()
-    watch = gateway.channel.unary_stream("/chatmind.knowledge.v1.KnowledgeService/WatchDocument")
+    watch = unary_stream(gateway.channel, "/chatmind.knowledge.v1.KnowledgeService/WatchDocument")
     call = watch(b"", metadata=bearer(secret))
     for _ in range(3):
         await call.read()

@@ -3,14 +3,15 @@
 import asyncio
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 from grpc import aio
 
 from services.common.errors import NotFoundError, UnauthenticatedError
-from services.common.status import DETAILS_KEY, RpcFailure, failure_of
+from services.common.status import DETAILS_KEY, FailedCall, RpcFailure, failure_of
+from tests.calls import StreamUnary, UnaryStream, UnaryUnary
 from tests.gateway.installation import (
     ENOUGH,
     Installation,
@@ -23,17 +24,17 @@ SERVICE = "/chatmind.knowledge.v1.KnowledgeService"
 MEGABYTE = 1024 * 1024
 
 
-def search(gateway: Installation) -> Any:
+def search(gateway: Installation) -> UnaryUnary:
     """The call of a method with one request and one answer, in bytes."""
     return gateway.channel.unary_unary(f"{SERVICE}/Search")
 
 
-def watch(gateway: Installation) -> Any:
+def watch(gateway: Installation) -> UnaryStream:
     """The call of a method whose answers go as a stream."""
     return gateway.channel.unary_stream(f"{SERVICE}/WatchDocument")
 
 
-def upload(gateway: Installation) -> Any:
+def upload(gateway: Installation) -> StreamUnary:
     """The call of a method whose requests come as a stream."""
     return gateway.channel.stream_unary(f"{SERVICE}/UploadDocument")
 
@@ -203,11 +204,13 @@ class TestUpload:
         def insist() -> RpcFailure:
             # grpc.aio is at times too late to say why a write of its own failed.
             with grpc.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
-                ask = channel.stream_unary(f"{SERVICE}/UploadDocument")
+                ask: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
+                    f"{SERVICE}/UploadDocument"
+                )
                 endless = itertools.repeat(b"x" * MEGABYTE)
                 with pytest.raises(grpc.RpcError) as caught:
                     ask(endless, metadata=bearer(gateway.key), timeout=ENOUGH)
-            return failure_of(caught.value)
+            return failure_of(cast("FailedCall", caught.value))
 
         failures = [await asyncio.to_thread(insist) for _ in range(10)]
 

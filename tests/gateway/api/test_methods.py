@@ -9,6 +9,7 @@ from grpc import aio
 
 from services.gateway.api.methods import methods, services
 from services.gateway.domain.policy import SCOPES_OF_SERVICES
+from tests.calls import stream_stream
 from tests.gateway.installation import Installation, bearer
 
 SERVED = (
@@ -55,7 +56,7 @@ class TestMethods:
     async def test_what_carries_many_users_is_out_of_reach_for_clients(
         self, gateway: Installation
     ) -> None:
-        call = gateway.channel.stream_stream(NOT_FOR_CLIENTS)(metadata=bearer(gateway.key))
+        call = stream_stream(gateway.channel, NOT_FOR_CLIENTS)(metadata=bearer(gateway.key))
         await call.write(b"")
 
         with pytest.raises(aio.AioRpcError) as refused:

@@ -21,7 +21,8 @@ from services.gateway.api import authentication
 from services.gateway.api.streaming import ClientStreams, OpenStream
 from services.gateway.domain.models import ApiKey
 from services.gateway.store.memory import MemoryKeyStore
-from tests.common.serving import METHOD, serving
+from tests.calls import unary_stream
+from tests.common.serving import METHOD, RawHandler, serving
 from tests.gateway.domain.fixed import issue
 from tests.gateway.installation import ADMIN, ENOUGH, bearer, eventually, open_installation
 
@@ -85,7 +86,7 @@ class TestDraining:
         async with open_installation(tmp_path, keys_database, grace_seconds=30) as gateway:
             gateway.knowledge.hold = asyncio.Event()
             path = "/chatmind.knowledge.v1.KnowledgeService/WatchDocument"
-            watch = gateway.channel.unary_stream(path)(b"", metadata=bearer(gateway.key))
+            watch = unary_stream(gateway.channel, path)(b"", metadata=bearer(gateway.key))
             await watch.read()
 
             async with asyncio.TaskGroup() as group:
@@ -156,13 +157,13 @@ class Rules:
             async with self.streams.open(context, ends_itself=ends_itself) as stream:
                 await behave(stream, request)
 
-        handler = grpc.unary_stream_rpc_method_handler(follow)
+        handler: RawHandler = grpc.unary_stream_rpc_method_handler(follow)
         async with (
             background_tasks() as tasks,
             serving(handler, ErrorStatusInterceptor("gateway.chatmind")) as channel,
         ):
             tasks.start("keep", self.streams.keep())
-            yield channel.unary_stream(METHOD)
+            yield unary_stream(channel, METHOD)
 
 
 async def linger(stream: OpenStream, request: bytes) -> None:

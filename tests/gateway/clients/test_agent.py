@@ -22,6 +22,7 @@ from tests.gateway.installation import (
     serving_agent,
     write_identity_keys,
 )
+from tests.servicers import incomplete
 
 ADA = Identity("acme", "ada", frozenset({Role.VIEWER}))
 HELLO = NewMessage("hello", "0190a5b8-0000-7000-8000-000000000000", WhenBusy.ENQUEUE)
@@ -29,7 +30,7 @@ HELLO = NewMessage("hello", "0190a5b8-0000-7000-8000-000000000000", WhenBusy.ENQ
 
 @pytest.fixture
 def fake() -> FakeAgent:
-    return FakeAgent()
+    return incomplete(FakeAgent)()
 
 
 @pytest.fixture

@@ -136,7 +136,8 @@ class TestRunUpdate:
 
 class TestTold:
     def test_a_run_is_told_by_its_state(self) -> None:
-        event = run_service_pb2.WatchedEvent(run=run_pb2.Run(id="r1", session_id="s1", state=3))
+        run = run_pb2.Run(id="r1", session_id="s1", state=run_pb2.Run.STATE_THINKING)
+        event = run_service_pb2.WatchedEvent(run=run)
 
         assert convert.told(event) == RunUpdate(RunId("r1"), SessionId("s1"), RunState.THINKING)
 

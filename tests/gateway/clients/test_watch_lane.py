@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from services.gateway.domain.messages import Message, RunState, RunUpdate, Told
 from services.gateway.domain.models import RunId, SessionId
 from services.gateway.domain.ports import Place
 from tests.gateway.installation import ENOUGH, eventually, free_port
+from tests.servicers import incomplete
 
 ADA, BOB = Identity("acme", "ada"), Identity("acme", "bob")
 PACE = Pace(first_patience=0.4, patience=0.4, first_pause=0.005, longest_pause=0.01, lasted=0.2)
@@ -64,6 +66,10 @@ class Client:
     def fail(self, error: Exception) -> None:
         """Remember why."""
         self.failure = error
+
+    def knows(self, count: int) -> bool:
+        """Whether it was told so many events."""
+        return len(self.told) == count
 
     @property
     def sequences(self) -> list[int]:
@@ -141,7 +147,9 @@ class Server(run_service_pb2_grpc.RunServiceServicer):
         self._plays = list(plays)
         self._server: aio.Server | None = None
 
-    async def WatchSessions(self, requests: Any, context: Any) -> None:  # noqa: N802
+    async def WatchSessions(  # type: ignore[override]  # noqa: N802 - a coroutine that writes
+        self, requests: Any, context: Any
+    ) -> None:
         """Play the next script."""
         call = Call(requests, context)
         self.calls.append(call)
@@ -169,6 +177,11 @@ class Server(run_service_pb2_grpc.RunServiceServicer):
         return verifier.identity(watch.identity_token)
 
 
+def playing(*plays: Play) -> Server:
+    """A server with these scripts."""
+    return incomplete(Server)(*plays)
+
+
 @asynccontextmanager
 async def lane(server: Server, *, pace: Pace = PACE, started: bool = True) -> AsyncIterator[Lane]:
     """A lane to a server."""
@@ -187,7 +200,7 @@ async def lane(server: Server, *, pace: Pace = PACE, started: bool = True) -> As
 
 class TestWatching:
     async def test_each_watch_has_its_user_its_session_and_its_place(self) -> None:
-        server = Server(for_ever)
+        server = playing(for_ever)
         run_id = RunId(new_id())
         clients = Client(after=3), Client(BOB, open_runs=[run_id])
         async with lane(server) as opened:
@@ -210,7 +223,7 @@ class TestWatching:
             await for_ever(call)
 
         clients = Client(), Client()
-        async with lane(Server(play)) as opened:
+        async with lane(playing(play)) as opened:
             for client in clients:
                 opened.begin(client)
             await eventually(lambda: len(clients[1].told) == 2)
@@ -219,7 +232,7 @@ class TestWatching:
         assert clients[1].told[1] == RunUpdate(RunId("r"), SessionId("s"), RunState.THINKING)
 
     async def test_many_that_begin_at_once_share_few_requests(self) -> None:
-        server = Server(for_ever)
+        server = playing(for_ever)
         async with lane(server) as opened:
             for _ in range(1200):
                 opened.begin(Client())
@@ -229,7 +242,7 @@ class TestWatching:
         assert server.calls[0].requests == 3
 
     async def test_one_that_ends_is_watched_no_more(self) -> None:
-        server = Server(for_ever)
+        server = playing(for_ever)
         staying, leaving, gone = Client(), Client(), Client()
         async with lane(server) as opened:
             for client in (staying, leaving, gone):
@@ -255,7 +268,7 @@ class TestWatching:
             await call.say(11)
             await for_ever(call)
 
-        server = Server(play)
+        server = playing(play)
         full, free = Client(room=4), Client()
         async with lane(server) as opened:
             opened.begin(full)
@@ -271,7 +284,7 @@ class TestWatching:
         assert again.watch_id not in {watch.watch_id for watch in server.calls[0].begun[:2]}
 
     async def test_there_is_no_call_while_nobody_watches(self) -> None:
-        server = Server(for_ever)
+        server = playing(for_ever)
         async with lane(server) as opened:
             await asyncio.sleep(0.1)
             assert server.calls == []
@@ -299,7 +312,7 @@ class TestBreaks:
             await call.say(3)
             await for_ever(call)
 
-        server = Server(play, go_on)
+        server = playing(play, go_on)
         clients = Client(), Client()
         async with lane(server) as opened:
             for client in clients:
@@ -315,12 +328,12 @@ class TestBreaks:
             await call.say(watch.after_sequence + 1)
             await for_ever(call)
 
-        server = Server(play)
+        server = playing(play)
         client = Client()
         async with lane(server, pace=Pace(first_pause=0.005)) as opened:
             opened.begin(client)
             for restart in range(1, 4):
-                await eventually(lambda restart=restart: len(client.told) == restart)  # type: ignore[misc]
+                await eventually(partial(client.knows, restart))
                 await server.stop()
                 await server.start()
             await eventually(lambda: len(client.told) == 4)
@@ -335,7 +348,7 @@ class TestBreaks:
             await call.say(1)
             await for_ever(call)
 
-        server = Server(play)
+        server = playing(play)
         refused, other = Client(), Client()
         async with lane(server) as opened:
             opened.begin(refused)
@@ -351,7 +364,7 @@ class TestPatience:
     async def test_a_service_that_is_down_at_first_is_soon_given_up(self) -> None:
         client = Client()
         pace = Pace(first_patience=0.2, patience=60, first_pause=0.005, longest_pause=0.01)
-        async with lane(Server(for_ever), pace=pace, started=False) as opened:
+        async with lane(playing(for_ever), pace=pace, started=False) as opened:
             opened.begin(client)
             await eventually(lambda: client.failure is not None)
 
@@ -363,7 +376,7 @@ class TestPatience:
             await call.answer()
             await for_ever(call)
 
-        server, known, unknown = Server(play), Client(), Client()
+        server, known, unknown = playing(play), Client(), Client()
         pace = Pace(first_patience=0.2, patience=1.0, first_pause=0.005, longest_pause=0.01)
         async with lane(server, pace=pace) as opened:
             opened.begin(known)
@@ -389,7 +402,7 @@ class TestPatience:
 
         client = Client()
         plays: Sequence[Play] = [flap] * 100
-        async with lane(Server(*plays, go_on)) as opened:
+        async with lane(playing(*plays, go_on)) as opened:
             opened.begin(client)
             await eventually(lambda: client.sequences == [1])
 
@@ -406,7 +419,7 @@ class TestPatience:
             await for_ever(call)
 
         client = Client()
-        async with lane(Server(last, last, last, go_on)) as opened:
+        async with lane(playing(last, last, last, go_on)) as opened:
             opened.begin(client)
             await eventually(lambda: client.sequences == [1] or client.failure is not None)
 
@@ -415,7 +428,7 @@ class TestPatience:
 
 class TestLanes:
     async def test_a_session_keeps_to_one_call(self) -> None:
-        server = Server(for_ever)
+        server = playing(for_ever)
         signer = IdentitySigner("gateway", server.key, audience="agent", clock=now)
         clients = [Client() for _ in range(40)]
         twins = [Client(session_id=client.session_id) for client in clients]

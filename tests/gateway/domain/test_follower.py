@@ -6,7 +6,8 @@ import pytest
 
 from services.common.errors import NotFoundError
 from services.gateway.domain.follower import Follower, Sendable
-from services.gateway.domain.messages import GoAway, Heartbeat, Message, RunState
+from services.gateway.domain.messages import GoAway, Heartbeat, Message, RunState, Told
+from services.gateway.domain.models import RunId
 from services.gateway.domain.ports import Place
 from tests.gateway.domain.fixed import NOON
 from tests.gateway.domain.scripted_agents import ADA, SESSION, message, run
@@ -55,7 +56,7 @@ class TestOrder:
 
     async def test_what_is_known_is_not_sent_again(self) -> None:
         follower = following(2)
-        told = [
+        told: list[Told] = [
             *(message(1), message(2), message(3), message(3)),
             *(run(RunState.IDLE), run(RunState.IDLE), run(RunState.THINKING)),
         ]
@@ -156,7 +157,7 @@ class TestResume:
         follower.tell(run(RunState.FINISHED, "past"))
         follower.tell(run(RunState.EXECUTING, "older"))
 
-        assert follower.resume() == Place(1, ["newer", "older"])
+        assert follower.resume() == Place(1, [RunId("newer"), RunId("older")])
 
     def test_only_the_latest_runs_are_kept_in_mind(self) -> None:
         follower = following()

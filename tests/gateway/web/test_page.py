@@ -35,7 +35,9 @@ class TestStatusPage:
         assert "<dt>open streams</dt><dd>7</dd>" in shown
 
     def test_names_are_escaped(self) -> None:
-        assert "<b>" not in page(**{"<b>": True})
+        odd = Status({"<b>": True}, False, NOON, {})
+
+        assert "<b>" not in status_page(odd, version="1.2.3", now=NOON)
 
     @pytest.mark.parametrize(
         ("after", "told"),
