@@ -27,7 +27,7 @@ _MANY = """
 INSERT INTO chat_message
     (session_id, sequence, id, run_id, turn, step, role, text, wire_size, create_time)
 SELECT $1, n, gen_random_uuid(), gen_random_uuid(), n, 0, 'user', 'm' || n, 1000, now()
-FROM generate_series(1, $2::bigint) AS n
+FROM generate_series($2::bigint + 1, $2::bigint + 20000) AS n
 """
 
 
@@ -100,7 +100,8 @@ class TestCase43:
     ) -> None:
         session = await stores.session()
         async with connection(pool) as lent:
-            await lent.execute(_MANY, session.id, 200_000)
+            for first in range(0, 200_000, 20_000):
+                await lent.execute(_MANY, session.id, first)
             await lent.execute("ANALYZE chat_message")
             for statement in (messages._AFTER, messages._BEFORE):
                 for sequence in (60, 100_000, 199_900):
