@@ -92,6 +92,7 @@ class Position:
             self._begun = True
         if self.sent >= pulse.last_sequence:
             return None
+        self.behind = True
         return Read(self.identity, self.session_id, self.sent)
 
     def advance(self, pulse: Pulse, page: Listing[Message] | None) -> Sequence[tuple[News, int]]:

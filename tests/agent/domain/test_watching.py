@@ -168,6 +168,20 @@ class TestTold:
 
         assert all(heard(told, watch_id) == [1] for watch_id in range(250))
 
+    async def test_news_of_very_many_sessions_at_once_reach_all_of_them(
+        self, caller: Caller
+    ) -> None:
+        sessions = [await caller.session() for _ in range(250)]
+        for watch_id, session in enumerate(sessions):
+            caller.watching.begin(watch_id, ALICE, session.id, after=0)
+        await caller.told()
+
+        for session in sessions:
+            await caller.say(session)
+        told = await caller.told()
+
+        assert all(heard(told, watch_id) == [1] for watch_id in range(250))
+
 
 class TestEnds:
     async def test_one_watch_is_refused_alone(self, caller: Caller) -> None:
