@@ -32,7 +32,7 @@ from pgqueuer.core.qm import QueueManager
 from pgqueuer.domain.types import QueueExecutionMode
 
 from bench.agent import AgentStores, agent_stores
-from bench.contest import contest, table, versions
+from bench.contest import Contender, contest, table, versions
 from bench.postgres import postgres, settings
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.messages import Draft, Role
@@ -247,7 +247,7 @@ async def measure(*, rounds: int, scale: float) -> None:
                 settings=AgentSettings("bench"),
             )
         )
-        contenders = [
+        contenders: list[Contender] = [
             Raw(raw, batch=BATCH, jobs=round(20_000 * scale)),
             Raw(raw, batch=1, jobs=round(3000 * scale)),
             BareQueue(stores, runs=runs),
@@ -266,11 +266,11 @@ async def measure(*, rounds: int, scale: float) -> None:
         scores = await contest(contenders, rounds=rounds, server=psutil.Process(server.pid))
     print()
     print(table(scores, unit="jobs", reference=contenders[0].name))
-    raw, peer = scores[contenders[0].name].rate, scores[Pgqueuer.name].rate
+    plain, peer = scores[contenders[0].name].rate, scores[Pgqueuer.name].rate
     for ours in (BareQueue.name, WholeWorker.name):
         rate = scores[ours].rate
         print(f"{ours}: {rate / peer:.2f} of pgqueuer (goal 1.50)")
-        print(f"{ours}: {rate / raw:.2f} of the raw queue (goal .50)")
+        print(f"{ours}: {rate / plain:.2f} of the raw queue (goal .50)")
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.prebuilt import create_react_agent
-from psycopg.rows import dict_row
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from bench.conversation import ANSWER, RESULT, STEPS, TOOL, arguments, call_id
@@ -68,7 +69,7 @@ class LangGraphRuns:
 async def langgraph_runs(dsn: str, *, connections: int) -> AsyncIterator[LangGraphRuns]:
     """LangGraph with a pool."""
     options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    async with AsyncConnectionPool(
+    async with AsyncConnectionPool[AsyncConnection[DictRow]](
         dsn, min_size=connections, max_size=connections, kwargs=options, open=False
     ) as pool:
         saver = AsyncPostgresSaver(pool)

@@ -15,6 +15,7 @@ from grpc_health.v1.health import aio as health_aio
 from bench.stream.servers import stamped_text
 from cli.local.ports import free_ports
 from services.common.ids import new_id
+from tests.servicers import incomplete
 
 
 class StandIn(run_service_pb2_grpc.RunServiceServicer):
@@ -30,7 +31,7 @@ class StandIn(run_service_pb2_grpc.RunServiceServicer):
         self._sequences: dict[str, int] = {}
         self._message_id, self._run_id = new_id(), new_id()
 
-    async def WatchSessions(  # noqa: N802 - by contract
+    async def WatchSessions(  # type: ignore[override]  # noqa: N802 - a coroutine that writes
         self, requests: AsyncIterator[pb.WatchSessionsRequest], context: Any
     ) -> None:
         """Begin and end watches; each is at the end of its session at once."""
@@ -88,7 +89,7 @@ class StandIn(run_service_pb2_grpc.RunServiceServicer):
 @asynccontextmanager
 async def stand_in() -> AsyncIterator[StandIn]:
     """One that is called by whoever knows its address, for as long as the block lasts."""
-    agent = StandIn(f"127.0.0.1:{next(free_ports())}")
+    agent = incomplete(StandIn)(f"127.0.0.1:{next(free_ports())}")
     server = aio.server()
     run_service_pb2_grpc.add_RunServiceServicer_to_server(agent, server)
     health = health_aio.HealthServicer()

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from bench.agent import IDENTITY, agent_stores
 from bench.knowledge import told
@@ -107,8 +106,9 @@ async def installed() -> AsyncIterator[Installation]:
         stores = await stack.enter_async_context(
             agent_stores(dsn, connections=8, sessions=STREAMS, settings=settings)
         )
-        of_bus: dict[str, Any] = {"CHATMIND_DATABASE_URL": dsn, "identity_dir": folder}
-        bus = BusSettings(listen="127.0.0.1:0", **of_bus)
+        bus = BusSettings.model_validate(
+            {"listen": "127.0.0.1:0", "identity_dir": folder, "CHATMIND_DATABASE_URL": dsn}
+        )
         await stores.ask(STREAMS)
         await stack.enter_async_context(stores.queue.together())
         claims = await stores.queue.claim(lease=LEASE, most=STREAMS)

@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import psutil
 from chatmind.gateway.v1 import access_service_pb2, access_service_pb2_grpc
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from cli.local.ports import free_ports
+from tests.calls import health_of
 
 ROOT = Path(__file__).parents[2]
 CORES = sorted(os.sched_getaffinity(0))
@@ -119,7 +120,7 @@ async def connected(port: int) -> None:
 async def serving(address: str) -> None:
     """Wait until a gRPC server with health says that it serves."""
     async with aio.insecure_channel(address) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
+        stub = health_of(channel)
         while True:
             answer = await stub.Check(
                 health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=60

@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from services.common.ids import new_id
 from services.common.tasks import background_tasks
+from tests.servicers import incomplete
 
 TEXT_CHARACTERS = 500
 
@@ -100,7 +101,9 @@ class BareServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
 async def serve_grpc(source: Source, port: int) -> None:
     """A gRPC server with nothing but the stream."""
     server = aio.server()
-    gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server(BareServicer(source), server)
+    gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server(
+        incomplete(BareServicer)(source), server
+    )
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     await server.wait_for_termination()

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TypeAlias
 
 from chatmind.gateway.v1 import gateway_service_pb2
 from grpc import aio
 
 from bench.stream.processes import Metadata, OnMessage
 from services.common.keepalive import CLIENT_KEEPALIVE
+from tests.calls import unary_stream
 
-Ask: TypeAlias = "aio.UnaryStreamMultiCallable[bytes, bytes]"
 STREAM = "/chatmind.gateway.v1.GatewayService/StreamMessages"
 _OPTIONS = (
     *CLIENT_KEEPALIVE,
@@ -52,7 +51,7 @@ async def grpc_streams(
             request = gateway_service_pb2.StreamMessagesRequest(
                 session_id=session_id, after_sequence=0
             )
-            ask: Ask = ways[number % len(ways)].unary_stream(STREAM)
+            ask = unary_stream(ways[number % len(ways)], STREAM)
             call = ask(request.SerializeToString(), metadata=metadata)
             streams.append(group.create_task(_listen(call, number, on_message)))
             if (
