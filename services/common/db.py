@@ -25,6 +25,9 @@ DriverPool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 _CLOSE_GRACE = 5.0
 _PREPARED_STATEMENTS = 100
+# Compiling a statement takes longer than any of ours. Through a pooler that is left to the server:
+# the driver, which sets this too for a moment, would leave it behind.
+_DIRECT = {"jit": "off"}
 _SET_STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', $1, true)"
 
 
@@ -144,7 +147,10 @@ async def open_pool(
             command_timeout=timeouts.statement + timeouts.answer_margin,
             init=prepare,
             reset=_keep_session,
-            server_settings={"application_name": application_name, **({} if pooled else settings)},
+            server_settings={
+                "application_name": application_name,
+                **({} if pooled else settings | _DIRECT),
+            },
             connection_class=pooled_sessions(settings) if pooled else asyncpg.Connection,
             statement_cache_size=0 if pooled else _PREPARED_STATEMENTS,
         )

@@ -50,6 +50,7 @@ class TestOpenPool:
         ("setting", "value"),
         [
             ("statement_timeout", "5s"),
+            ("jit", "off"),
             ("lock_timeout", "2s"),
             ("idle_in_transaction_session_timeout", "10s"),
         ],

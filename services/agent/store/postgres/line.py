@@ -30,7 +30,7 @@ FROM (
 ) AS next
 WHERE run.session_id = $1 AND run.end_time IS NULL AND (run.id = next.id) = (run.place IS NULL)
   AND NOT EXISTS (
-    SELECT FROM run AS held WHERE held.session_id = $1 AND held.lease_until IS NOT NULL)
+    SELECT FROM run AS held WHERE held.session_id = $1 AND num_nulls(held.lease_until) = 0)
 """
 
 

@@ -18,21 +18,26 @@ from services.common.db import Pool, connection
 from services.common.ids import NewId
 
 # Lapsed leases come first; of suspected runs there are $4 at most. What the agent is like when the
-# run is first taken stays with the run.
+# run is first taken stays with the run. OFFSET 0 keeps the planner from reading all runs that are
+# held, to join those in line with them.
 _CLAIM = f"""
 WITH suspected AS MATERIALIZED (
-    SELECT id FROM run WHERE lease_until < statement_timestamp() AND crashes >= $3 - 1
+    SELECT id FROM run
+    WHERE num_nonnulls(lease_until) = 1 AND lease_until < statement_timestamp()
+      AND crashes >= $3 - 1
     ORDER BY lease_until LIMIT least($2::bigint, $4::bigint)
     FOR UPDATE SKIP LOCKED
 ), lapsed AS MATERIALIZED (
-    SELECT id FROM run WHERE lease_until < statement_timestamp() AND crashes < $3 - 1
+    SELECT id FROM run
+    WHERE num_nonnulls(lease_until) = 1 AND lease_until < statement_timestamp()
+      AND crashes < $3 - 1
     ORDER BY lease_until LIMIT $2 - (SELECT count(*) FROM suspected)
     FOR UPDATE SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT id FROM run
     WHERE place IS NOT NULL AND NOT EXISTS (
         SELECT FROM run AS held
-        WHERE held.session_id = run.session_id AND held.lease_until IS NOT NULL)
+        WHERE held.session_id = run.session_id AND num_nulls(held.lease_until) = 0 OFFSET 0)
     ORDER BY place, create_time
     LIMIT $2 - (SELECT count(*) FROM suspected) - (SELECT count(*) FROM lapsed)
     FOR UPDATE OF run SKIP LOCKED

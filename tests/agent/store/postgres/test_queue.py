@@ -17,7 +17,7 @@ from services.agent.domain.errors import FencedError
 from services.agent.domain.models import RunId, Session
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import RunState, StopReason, Usage, WhenBusy
-from services.agent.store.postgres import queue
+from services.agent.store.postgres import contexts, journal, queue
 from services.common.db import Pool, PooledConnection, connection
 from services.common.errors import ServiceError
 from services.common.ids import new_id
@@ -154,6 +154,27 @@ class TestClaim:
             await lent.execute("SET plan_cache_mode = force_generic_plan")
             assert await rows_of_a_claim(lent, most=10) <= 100
 
+    @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+    async def test_no_others_in_hand_are_read_although_none_were_when_the_table_was_analysed(
+        self, pool: Pool, stores: Stores, plans: str
+    ) -> None:
+        async with connection(pool) as lent:
+            for _ in range(4):
+                await lent.execute(_SESSIONS)
+            await lent.execute(_FIRST_RUNS)
+            await lent.execute("VACUUM ANALYZE run")
+            await stores.queue.claim(lease=timedelta(hours=1), most=1000)
+            [claim] = await stores.queue.claim(lease=LEASE, most=1)
+
+            await lent.execute(f"SET plan_cache_mode = {plans}")
+            assert await rows_of_a_claim(lent, most=10) <= 100
+            key = (claim.run.id, claim.epoch)
+            keys = ([claim.run.id], [claim.epoch])
+            assert await rows_of(lent, journal._SET_STATE, *key, "thinking", None) <= 10
+            assert await rows_of(lent, queue._RENEW, *keys, LEASE) <= 10
+            assert await rows_of(lent, queue._STANDING, *keys) <= 10
+            assert await rows_of(lent, contexts._HELD, *keys) <= 10
+
 
 class TestRaces:
     async def test_two_runs_of_a_session_in_line_hold_up_nobody(
@@ -255,6 +276,13 @@ async def rows_of_a_claim(lent: PooledConnection, *, most: int) -> float:
     scanned = {node["Relation Name"] for node in nodes(root) if node["Node Type"] == "Seq Scan"}
     assert scanned <= {"agent"}
     return sum(rows_read(node) for node in root["Plans"] if node.get("Subplan Name"))
+
+
+async def rows_of(lent: PooledConnection, statement: str, *values: object) -> float:
+    """How many rows a statement reads."""
+    async with lent.transaction():
+        [[plan]] = await lent.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
+    return rows_read(json.loads(plan)[0]["Plan"])
 
 
 class TestDelete:
