@@ -9,22 +9,18 @@ from contextlib import contextmanager, suppress
 class LocalSubscription:
     """A waiter; satisfies `hints.Subscription`."""
 
-    def __init__(self, hints: "LocalHints", *, poll: bool) -> None:
+    def __init__(self, hints: "LocalHints", *, wake: Callable[[], None] | None = None) -> None:
         self._hints = hints
-        self._poll = poll
         self._hinted = asyncio.Event()
         self.waited = asyncio.Event()
+        self.wake = wake or self._hinted.set
 
     async def wait(self) -> None:
         """Return after a hint, or after the time to poll."""
         self.waited.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._hinted.wait(), self._hints.poll if self._poll else None)
+            await asyncio.wait_for(self._hinted.wait(), self._hints.poll)
         self._hinted.clear()
-
-    def wake(self) -> None:
-        """Let `wait` return."""
-        self._hinted.set()
 
 
 class LocalHints:
@@ -45,7 +41,7 @@ class LocalHints:
     @contextmanager
     def subscribe(self, key: str) -> Iterator[LocalSubscription]:
         """Hints at `key`, until the end of the block."""
-        subscription = LocalSubscription(self, poll=True)
+        subscription = LocalSubscription(self)
         self.subscribed[key].add(subscription)
         try:
             yield subscription
@@ -55,8 +51,7 @@ class LocalHints:
     @contextmanager
     def on_hint(self, key: str, call: Callable[[], None]) -> Iterator[None]:
         """Call at each hint at `key`, until the end of the block."""
-        subscription = LocalSubscription(self, poll=False)
-        subscription.wake = call  # type: ignore[method-assign]
+        subscription = LocalSubscription(self, wake=call)
         self.subscribed[key].add(subscription)
         try:
             yield

@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
+import grpc
 import pytest
 from chatmind.embedding.v1 import embedding_pb2, embedding_service_pb2, embedding_service_pb2_grpc
 from google.rpc import error_details_pb2
@@ -95,7 +97,7 @@ def set_environment(folder: Path, patch: pytest.MonkeyPatch, variables: Mapping[
 
 def retry_seconds(error: aio.AioRpcError) -> float | None:
     """After how long the error says to ask again; None where it does not."""
-    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # aio errors serve as calls here
+    status = rpc_status.from_call(cast("grpc.Call", error))
     info = error_details_pb2.RetryInfo()
     for detail in status.details if status else ():
         if detail.Unpack(info):

@@ -178,7 +178,9 @@ class TestRest:
 
         assert all(isinstance(each, RestingError) for each in outcomes)
 
-    async def test_waiting_takes_no_turns_of_the_loop(self) -> None:
+    async def test_waiting_takes_no_turns_of_the_loop(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """T-D17: no busy loop, however many wait."""
         order, waking = endpoints(policy=BreakerPolicy(2, 1, 20)), 0
         await down(order, 0)
@@ -189,7 +191,7 @@ class TestRest:
             waking += 1
             check(deadline)
 
-        order._check = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(order, "_check", counted)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(turn(order)) for _ in range(200)]
             await asyncio.sleep(0.3)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -59,7 +60,7 @@ class Polling:
     def __init__(self, stores: Stores) -> None:
         self.spied = Spied(stores.news)
         self.hints = LocalHints(poll=3600)
-        self.poll = WatchPoll(self.spied, self.hints)  # type: ignore[arg-type]
+        self.poll = WatchPoll(cast("NewsStore", self.spied), self.hints)
 
     async def look(self) -> None:
         """Let it look once, to the end."""

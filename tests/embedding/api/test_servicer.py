@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import grpc
@@ -21,7 +21,6 @@ from tests.embedding.service import (
     DOCUMENT,
     QUERY,
     Caller,
-    Response,
     embedding_service,
     retry_seconds,
 )
@@ -56,10 +55,10 @@ async def caller(
         yield caller
 
 
-async def failure(call: "asyncio.Future[Response] | object") -> RpcFailure:
+async def failure(call: Awaitable[object]) -> RpcFailure:
     """What the call fails with."""
     with pytest.raises(aio.AioRpcError) as raised:
-        await call  # type: ignore[misc]  # any awaitable will do
+        await call
     return failure_of(raised.value)
 
 

@@ -1,5 +1,7 @@
 """The table of methods is that of the contract: no rpc can be forgotten."""
 
+from types import ModuleType
+
 import grpc
 import pytest
 from chatmind.agent.v1 import agent_service_pb2, review_service_pb2, run_service_pb2
@@ -24,12 +26,12 @@ NOT_YET = (memory_service_pb2, review_service_pb2)
 NOT_FOR_CLIENTS = "/chatmind.agent.v1.RunService/WatchSessions"
 
 
-def paths(*modules: object) -> list[str]:
+def paths(*modules: ModuleType) -> list[str]:
     """Every method of the services that these files of the contract define."""
     return [
         f"/{service.full_name}/{method.name}"
         for module in modules
-        for service in module.DESCRIPTOR.services_by_name.values()  # type: ignore[attr-defined]
+        for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     ]
 

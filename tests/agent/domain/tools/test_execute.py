@@ -2,6 +2,7 @@ import asyncio
 import tracemalloc
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -194,6 +195,6 @@ class TestHostileTools:
         assert len(result.text) == 100
 
     async def test_one_that_gives_no_result_at_all_has_failed(self) -> None:
-        result = await run(PlainTool(gives=lambda arguments: None))  # type: ignore[arg-type, return-value]
+        result = await run(PlainTool(gives=lambda arguments: cast("ToolResult", None)))
 
         assert result.error == "failed"

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from services.knowledge.domain.ingest.chunk import chunk_sections
@@ -27,8 +29,8 @@ def chunk(
     )
 
 
-def embedded(text: str, max_tokens: int = 200, **options: object) -> list[str]:
-    return [piece.embed_text for piece in chunk(text, max_tokens, **options)]  # type: ignore[arg-type]
+def embedded(text: str, max_tokens: int = 200, **options: Any) -> list[str]:
+    return [piece.embed_text for piece in chunk(text, max_tokens, **options)]
 
 
 class TestSections:
