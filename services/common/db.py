@@ -176,8 +176,9 @@ async def connection(pool: Pool) -> AsyncIterator[PooledConnection]:
             await pool.driver.expire_connections()
         raise
     finally:
-        # One that was lost while its user was cancelled has left the pool by itself.
-        with suppress(asyncpg.InternalClientError):
+        # One that was lost while its user was cancelled has left the pool by itself; one whose
+        # server does not answer any more is closed by the driver.
+        with suppress(asyncpg.InternalClientError, OSError):
             await pool.driver.release(lent)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -12,6 +13,7 @@ import structlog
 from services.common import db
 from services.common.db import Pool, Timeouts, connection, identifier, open_pool, ping, transaction
 from services.common.errors import AbortedError, ResourceExhaustedError, UnavailableError
+from tests.faults.proxy import open_proxy
 
 SHORT = Timeouts(statement=0.3, lock=0.2, idle_in_transaction=0.3, acquire=0.3)
 
@@ -138,6 +140,28 @@ class TestConnection:
         with pytest.raises(UnavailableError):
             await lose()
         await ping(pool)
+
+    async def test_a_server_that_does_not_answer_is_unavailable_until_it_does(
+        self, empty_database: str
+    ) -> None:
+        limits = Timeouts(statement=0.2, answer_margin=0.1, acquire=0.3, connect=0.3)
+        at = urlsplit(empty_database)
+        async with (
+            open_proxy(f"{at.hostname}:{at.port}") as proxy,
+            open_pool(
+                empty_database.replace(f":{at.port}/", f":{proxy.port}/"),
+                schema="shop",
+                application_name="shop-1",
+                timeouts=limits,
+            ) as pool,
+        ):
+            proxy.hold()
+            for _ in range(2):
+                with pytest.raises(UnavailableError):
+                    await ping(pool)
+            proxy.release()
+
+            await ping(pool)
 
     async def test_sessions_lost_while_idle_are_not_noticed(
         self, pool: Pool, empty_database: str
