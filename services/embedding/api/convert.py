@@ -11,7 +11,7 @@ from services.embedding.domain.embed import Embedded, EmbedInput, ServedModel
 from services.embedding.domain.models import BackendKind, Purpose, Vector
 
 
-def embed_input(request: embedding_service_pb2.EmbedRequest) -> EmbedInput:
+def to_embed_input(request: embedding_service_pb2.EmbedRequest) -> EmbedInput:
     """The texts to embed, with what cannot be stored replaced.
 
     Raises:
@@ -24,7 +24,7 @@ def embed_input(request: embedding_service_pb2.EmbedRequest) -> EmbedInput:
     )
 
 
-def embed_response(embedded: Embedded) -> embedding_service_pb2.EmbedResponse:
+def from_embedded(embedded: Embedded) -> embedding_service_pb2.EmbedResponse:
     """The vectors as the contract has them."""
     return embedding_service_pb2.EmbedResponse(
         model=embedded.spec.name,
@@ -34,7 +34,7 @@ def embed_response(embedded: Embedded) -> embedding_service_pb2.EmbedResponse:
     )
 
 
-def list_models_response(
+def from_models(
     models: Sequence[ServedModel],
 ) -> embedding_service_pb2.ListModelsResponse:
     """The models with their present states."""

@@ -19,10 +19,10 @@ class EmbeddingServicer(embedding_service_pb2_grpc.EmbeddingServiceServicer):
         self, request: embedding_service_pb2.EmbedRequest, context: Context
     ) -> embedding_service_pb2.EmbedResponse:
         """Embed a batch of texts, all or none."""
-        return convert.embed_response(await self._embedding.embed(convert.embed_input(request)))
+        return convert.from_embedded(await self._embedding.embed(convert.to_embed_input(request)))
 
     async def ListModels(
         self, request: embedding_service_pb2.ListModelsRequest, context: Context
     ) -> embedding_service_pb2.ListModelsResponse:
         """List the models that can be requested."""
-        return convert.list_models_response(self._embedding.models())
+        return convert.from_models(self._embedding.models())

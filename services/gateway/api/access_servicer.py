@@ -23,15 +23,15 @@ class AccessServicer(access_service_pb2_grpc.AccessServiceServicer):
         self, request: access_service_pb2.GetIdentityRequest, context: Context
     ) -> access_service_pb2.GetIdentityResponse:
         """Return the caller's own key."""
-        return access_service_pb2.GetIdentityResponse(api_key=convert.api_key(current_key()))
+        return access_service_pb2.GetIdentityResponse(api_key=convert.from_api_key(current_key()))
 
     async def CreateApiKey(
         self, request: access_service_pb2.CreateApiKeyRequest, context: Context
     ) -> access_service_pb2.CreateApiKeyResponse:
         """Create a key and return its secret, this once."""
-        issued = await self._access.create(current_identity(), convert.new_key(request))
+        issued = await self._access.create(current_identity(), convert.to_new_key(request))
         return access_service_pb2.CreateApiKeyResponse(
-            api_key=convert.api_key(issued.key), secret=issued.secret
+            api_key=convert.from_api_key(issued.key), secret=issued.secret
         )
 
     async def ListApiKeys(
@@ -43,7 +43,7 @@ class AccessServicer(access_service_pb2_grpc.AccessServiceServicer):
         page = paged.page(request.page_size, request.page_token)
         found = await self._access.page(identity, page)
         return access_service_pb2.ListApiKeysResponse(
-            api_keys=[convert.api_key(key) for key in found.items],
+            api_keys=[convert.from_api_key(key) for key in found.items],
             next_page_token=paged.next_token(found, lambda key: key.id),
         )
 
@@ -52,4 +52,4 @@ class AccessServicer(access_service_pb2_grpc.AccessServiceServicer):
     ) -> access_service_pb2.RevokeApiKeyResponse:
         """Revoke a key."""
         revoked = await self._access.revoke(current_identity(), KeyId(clean(request.api_key_id)))
-        return access_service_pb2.RevokeApiKeyResponse(api_key=convert.api_key(revoked))
+        return access_service_pb2.RevokeApiKeyResponse(api_key=convert.from_api_key(revoked))

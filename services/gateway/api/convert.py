@@ -62,12 +62,12 @@ _WHEN_BUSY: Mapping[int, WhenBusy] = {
 }
 
 
-def new_message(request: gateway_service_pb2.SendMessageRequest) -> NewMessage:
+def to_new_message(request: gateway_service_pb2.SendMessageRequest) -> NewMessage:
     """The message to send."""
     return NewMessage(clean(request.text), request.request_id, _WHEN_BUSY[request.when_busy])
 
 
-def send_message_response(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
+def from_accepted(accepted: Accepted) -> gateway_service_pb2.SendMessageResponse:
     """Where the message is stored, and the run that answers it."""
     return gateway_service_pb2.SendMessageResponse(
         session_id=accepted.session_id,
@@ -77,9 +77,7 @@ def send_message_response(accepted: Accepted) -> gateway_service_pb2.SendMessage
     )
 
 
-def stream_messages_response(
-    event: Event, through: int
-) -> gateway_service_pb2.StreamMessagesResponse:
+def from_event(event: Event, through: int) -> gateway_service_pb2.StreamMessagesResponse:
     """One event of a session.
 
     Args:
@@ -91,7 +89,7 @@ def stream_messages_response(
         case Message():
             response.message.MergeFromString(event.encoded)
         case RunUpdate():
-            response.run.CopyFrom(run_update(event))
+            response.run.CopyFrom(from_run_update(event))
         case Heartbeat():
             response.heartbeat.time.CopyFrom(from_time(event.time))
         case GoAway():
@@ -101,7 +99,7 @@ def stream_messages_response(
     return response
 
 
-def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
+def from_run_update(run: RunUpdate) -> message_pb2.RunUpdate:
     """The state of a run."""
     return message_pb2.RunUpdate(
         run_id=run.run_id,
@@ -115,7 +113,7 @@ def run_update(run: RunUpdate) -> message_pb2.RunUpdate:
     )
 
 
-def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
+def to_new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
     """The key to create; an empty tenant stays empty."""
     expires = request.HasField("expire_time")
     return NewKey(
@@ -128,7 +126,7 @@ def new_key(request: access_service_pb2.CreateApiKeyRequest) -> NewKey:
     )
 
 
-def api_key(key: ApiKey) -> access_pb2.ApiKey:
+def from_api_key(key: ApiKey) -> access_pb2.ApiKey:
     """A key, without its secret."""
     converted = access_pb2.ApiKey(
         id=key.id,

@@ -24,14 +24,14 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
         self, request: gateway_service_pb2.SendMessageRequest, context: Context
     ) -> gateway_service_pb2.SendMessageResponse:
         """Send a message; the answer comes on the stream."""
-        identity, message = current_identity(), convert.new_message(request)
+        identity, message = current_identity(), convert.to_new_message(request)
         if request.WhichOneof("to") == "session_id":
             accepted = await self._chat.send_to_session(
                 identity, SessionId(request.session_id), message
             )
         else:
             accepted = await self._chat.send_to_agent(identity, AgentId(request.agent_id), message)
-        return convert.send_message_response(accepted)
+        return convert.from_accepted(accepted)
 
     async def StreamMessages(  # type: ignore[override]  # a coroutine that writes
         self, request: gateway_service_pb2.StreamMessagesRequest, context: Context
@@ -42,7 +42,7 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
             stream.through = after
 
             async def send(event: Event, through: int) -> None:
-                await stream.write(convert.stream_messages_response(event, through))
+                await stream.write(convert.from_event(event, through))
                 stream.through = through
 
             session_id = SessionId(request.session_id)
@@ -53,4 +53,4 @@ class GatewayServicer(gateway_service_pb2_grpc.GatewayServiceServicer):
     ) -> gateway_service_pb2.CancelRunResponse:
         """Request the cancellation of a run."""
         update = await self._chat.cancel(current_identity(), RunId(request.run_id))
-        return gateway_service_pb2.CancelRunResponse(run=convert.run_update(update))
+        return gateway_service_pb2.CancelRunResponse(run=convert.from_run_update(update))

@@ -64,14 +64,14 @@ class AgentClient:
             session_id=session_id,
             text=message.text,
             request_id=message.request_id,
-            when_busy=convert.when_busy(message.when_busy),
+            when_busy=convert.from_when_busy(message.when_busy),
         )
         response = await _retried(
             lambda left: self._runs.StartRun(
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
         )
-        return convert.accepted(response)
+        return convert.to_accepted(response)
 
     async def cancel_run(self, identity: Identity, run_id: RunId) -> RunUpdate:
         """See the port."""
@@ -81,7 +81,7 @@ class AgentClient:
                 request, timeout=left, metadata=self._calls.metadata(identity)
             )
         )
-        return convert.run_update(response.run)
+        return convert.to_run_update(response.run)
 
     async def last_sequence(self, identity: Identity, session_id: SessionId) -> int:
         """See the port."""

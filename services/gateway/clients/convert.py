@@ -32,7 +32,7 @@ _STOP_REASONS: Mapping[int, str] = {
 }
 
 
-def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
+def from_when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
     """The value as the agent service has it."""
     match value:
         case WhenBusy.ENQUEUE:
@@ -47,7 +47,7 @@ def when_busy(value: WhenBusy) -> run_pb2.WhenBusy.ValueType:
             assert_never(value)
 
 
-def accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
+def to_accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
     """Where an accepted message is stored, and the run that answers it."""
     message = response.message
     return Accepted(
@@ -55,7 +55,7 @@ def accepted(response: run_service_pb2.StartRunResponse) -> Accepted:
     )
 
 
-def told(event: run_service_pb2.WatchedEvent) -> Told | None:
+def to_told(event: run_service_pb2.WatchedEvent) -> Told | None:
     """What a watch told; None for a mere sign of life, or a kind that this release does not know.
 
     A message is the same on the wire in both contracts.
@@ -64,12 +64,12 @@ def told(event: run_service_pb2.WatchedEvent) -> Told | None:
         case "message":
             return Message(event.message.sequence, event.message.SerializeToString())
         case "run":
-            return run_update(event.run)
+            return to_run_update(event.run)
         case _:
             return None
 
 
-def run_update(run: run_pb2.Run) -> RunUpdate:
+def to_run_update(run: run_pb2.Run) -> RunUpdate:
     """The state of a run."""
     return RunUpdate(
         run_id=RunId(run.id),

@@ -183,7 +183,7 @@ class Lane:
         if event.WhichOneof("event") == "status":
             self._fail(event)
             return
-        told = convert.told(event)
+        told = convert.to_told(event)
         for watch_id in event.watch_ids:
             watch = self._watches.get(watch_id)
             if watch is not None:

@@ -3,7 +3,7 @@ import pytest
 from chatmind.embedding.v1 import embedding_pb2, embedding_service_pb2
 
 from services.common.errors import InvalidArgumentError
-from services.embedding.api.convert import embed_input, embed_response, list_models_response
+from services.embedding.api.convert import from_embedded, from_models, to_embed_input
 from services.embedding.domain.embed import Embedded, EmbedInput, ServedModel
 from services.embedding.domain.models import BackendKind, BackendState, Purpose, Vector
 from tests.embedding.memory_backend import SPEC
@@ -20,7 +20,7 @@ class TestEmbedInput:
             purpose=embedding_pb2.Purpose.Value(f"PURPOSE_{purpose.name}"),
         )
 
-        assert embed_input(request) == EmbedInput(model="m", texts=["a", "b"], purpose=purpose)
+        assert to_embed_input(request) == EmbedInput(model="m", texts=["a", "b"], purpose=purpose)
 
     @pytest.mark.parametrize("purpose", [0, 99])
     def test_any_other_purpose_is_refused(self, purpose: int) -> None:
@@ -28,7 +28,7 @@ class TestEmbedInput:
         request.ParseFromString(request.SerializeToString() + bytes([0x18, purpose]))
 
         with pytest.raises(InvalidArgumentError) as raised:
-            embed_input(request)
+            to_embed_input(request)
 
         assert raised.value.violations[0].field == "purpose"
 
@@ -37,7 +37,7 @@ class TestEmbedInput:
             model="m\x00", texts=["a\x00b"], purpose=embedding_pb2.PURPOSE_QUERY
         )
 
-        found = embed_input(request)
+        found = to_embed_input(request)
 
         assert (found.model, found.texts) == ("m\ufffd", ["a\ufffdb"])
 
@@ -46,7 +46,7 @@ class TestEmbedResponse:
     def test_every_fact_of_a_vector_is_there(self) -> None:
         vector = Vector(np.array([0.6, 0.8], dtype=np.float32), token_count=7, truncated=True)
 
-        response = embed_response(Embedded(SPEC, "sha256:1", [vector]))
+        response = from_embedded(Embedded(SPEC, "sha256:1", [vector]))
 
         assert (response.model, response.dimensions, response.digest) == ("toy", 8, "sha256:1")
         (embedding,) = response.embeddings
@@ -62,7 +62,7 @@ class TestListModelsResponse:
         )
         served = ServedModel(spec, BackendState(True, "sha256:1"), default=True)
 
-        response = list_models_response([served])
+        response = from_models([served])
 
         assert list(response.models) == [
             embedding_pb2.EmbeddingModel(

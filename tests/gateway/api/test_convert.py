@@ -16,7 +16,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
 
 class TestNewMessage:
     def test_text_that_cannot_be_kept_is_cleaned(self) -> None:
-        assert convert.new_message(
+        assert convert.to_new_message(
             pb.SendMessageRequest(text="a\0b", request_id="7")
         ) == NewMessage("a\ufffdb", "7", WhenBusy.ENQUEUE)
 
@@ -24,12 +24,12 @@ class TestNewMessage:
     def test_words_keep_their_meaning(self, name: str) -> None:
         request = pb.SendMessageRequest(when_busy=pb.WhenBusy.Value(f"WHEN_BUSY_{name}"))
 
-        assert convert.new_message(request).when_busy is WhenBusy[name]
+        assert convert.to_new_message(request).when_busy is WhenBusy[name]
 
 
 class TestStreamed:
     def test_a_heartbeat_says_how_far_all_was_sent(self) -> None:
-        response = convert.stream_messages_response(Heartbeat(NOON), 7)
+        response = convert.from_event(Heartbeat(NOON), 7)
 
         assert response.WhichOneof("event") == "heartbeat"
         assert response.heartbeat.time.ToDatetime(UTC) == NOON
@@ -40,7 +40,7 @@ class TestNewKey:
     def test_what_is_left_out_has_its_default(self) -> None:
         request = access_service_pb2.CreateApiKeyRequest(user_id="ada")
 
-        assert convert.new_key(request) == NewKey("", "", "ada", frozenset({Role.MEMBER}))
+        assert convert.to_new_key(request) == NewKey("", "", "ada", frozenset({Role.MEMBER}))
 
     def test_every_field_is_read(self) -> None:
         request = access_service_pb2.CreateApiKeyRequest(
@@ -52,7 +52,7 @@ class TestNewKey:
         )
         request.expire_time.FromDatetime(NOON)
 
-        assert convert.new_key(request) == NewKey(
+        assert convert.to_new_key(request) == NewKey(
             "laptop\ufffd",
             "acme",
             "ada",
@@ -75,7 +75,7 @@ class TestApiKey:
             revoke_time=NOON,
         )
 
-        converted = convert.api_key(key)
+        converted = convert.from_api_key(key)
 
         assert list(converted.roles) == [access_pb2.ROLE_VIEWER]
         assert list(converted.scopes) == [access_pb2.SCOPE_READ]
@@ -88,9 +88,9 @@ class TestApiKey:
             request = access_service_pb2.CreateApiKeyRequest(
                 roles=[access_pb2.Role.Value(f"ROLE_{role.name}")]
             )
-            assert convert.new_key(request).roles == {role}
+            assert convert.to_new_key(request).roles == {role}
         for scope in Scope:
             request = access_service_pb2.CreateApiKeyRequest(
                 scopes=[access_pb2.Scope.Value(f"SCOPE_{scope.name}")]
             )
-            assert convert.new_key(request).narrowed_to == {scope}
+            assert convert.to_new_key(request).narrowed_to == {scope}

@@ -50,11 +50,11 @@ class TestMessage:
         }
         event = run_service_pb2.WatchedEvent(message=inner)
 
-        told = convert.told(event)
+        told = convert.to_told(event)
 
         assert isinstance(told, Message)
         assert told.sequence == 7
-        outer = outward.stream_messages_response(told, 7).message
+        outer = outward.from_event(told, 7).message
         assert json_format.MessageToDict(outer) == MESSAGE
 
     def test_the_two_contracts_say_the_same(self) -> None:
@@ -65,10 +65,10 @@ class TestMessage:
         inner = session_pb2.Message()
         inner.metadata.fields["score"].number_value = float("inf")
 
-        told = convert.told(run_service_pb2.WatchedEvent(message=inner))
+        told = convert.to_told(run_service_pb2.WatchedEvent(message=inner))
 
         assert isinstance(told, Message)
-        assert outward.stream_messages_response(told, 1).message.metadata["score"] == float("inf")
+        assert outward.from_event(told, 1).message.metadata["score"] == float("inf")
 
 
 def shape(message: Descriptor) -> dict[int, Any]:
@@ -97,7 +97,7 @@ class TestRunUpdate:
             discarded=True,
         )
 
-        assert outward.run_update(convert.run_update(inner)) == message_pb2.RunUpdate(
+        assert outward.from_run_update(convert.to_run_update(inner)) == message_pb2.RunUpdate(
             run_id="r1",
             session_id="s1",
             state=message_pb2.RunUpdate.STATE_ERROR,
@@ -110,9 +110,9 @@ class TestRunUpdate:
 
     def test_states_keep_their_meaning(self) -> None:
         for name, number in run_pb2.Run.State.items():
-            update = convert.run_update(run_pb2.Run(state=number))
+            update = convert.to_run_update(run_pb2.Run(state=number))
 
-            state = outward.run_update(update).state
+            state = outward.from_run_update(update).state
             assert message_pb2.RunUpdate.State.Name(state) == name
             expected = (
                 None if name == "STATE_UNSPECIFIED" else RunState[name.removeprefix("STATE_")]
@@ -121,7 +121,7 @@ class TestRunUpdate:
 
     def test_every_stop_reason_is_told_by_its_name(self) -> None:
         for name, number in run_pb2.Run.StopReason.items():
-            update = convert.run_update(run_pb2.Run(stop_reason=number))
+            update = convert.to_run_update(run_pb2.Run(stop_reason=number))
 
             assert update.stop_reason == ("" if number == 0 else name.removeprefix("STOP_REASON_"))
 
@@ -129,7 +129,7 @@ class TestRunUpdate:
         newer = run_pb2.Run()
         newer.MergeFromString(b"\x28\xe7\x07\x30\xe7\x07")  # state and stop_reason 999
 
-        update = convert.run_update(newer)
+        update = convert.to_run_update(newer)
 
         assert (update.state, update.stop_reason) == (None, "")
 
@@ -139,21 +139,21 @@ class TestTold:
         run = run_pb2.Run(id="r1", session_id="s1", state=run_pb2.Run.STATE_THINKING)
         event = run_service_pb2.WatchedEvent(run=run)
 
-        assert convert.told(event) == RunUpdate(RunId("r1"), SessionId("s1"), RunState.THINKING)
+        assert convert.to_told(event) == RunUpdate(RunId("r1"), SessionId("s1"), RunState.THINKING)
 
     def test_a_sign_of_life_is_no_event(self) -> None:
         event = run_service_pb2.WatchedEvent()
         event.heartbeat.time.seconds = 1_767_355_200
 
-        assert convert.told(event) is None
+        assert convert.to_told(event) is None
 
     def test_what_a_newer_service_sends_is_passed_over(self) -> None:
-        assert convert.told(run_service_pb2.WatchedEvent(through_sequence=7)) is None
+        assert convert.to_told(run_service_pb2.WatchedEvent(through_sequence=7)) is None
 
 
 class TestWhenBusy:
     @pytest.mark.parametrize("value", list(WhenBusy))
     def test_words_keep_their_meaning(self, value: WhenBusy) -> None:
-        number = convert.when_busy(value)
+        number = convert.from_when_busy(value)
 
         assert run_pb2.WhenBusy.Name(number) == f"WHEN_BUSY_{value.name}"
