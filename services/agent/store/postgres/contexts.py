@@ -35,29 +35,36 @@ LEFT JOIN agent
     ON agent.id = run.agent_id AND agent.tenant = run.tenant
     AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
 """
-# The sums run over what the index gives, so nothing large is read beyond the bounds.
+# The sums run over what the index gives, so nothing large is read beyond the bounds. A run whose
+# messages take more than $5 bytes in all is given none.
 _SAID = """
-SELECT asked.place, said.*
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[])
-    WITH ORDINALITY AS asked (session_id, turn, most, place)
-CROSS JOIN LATERAL (
-    SELECT * FROM (
-        SELECT *, sum(wire_size) OVER (ORDER BY turn DESC, sequence DESC) AS bytes
-        FROM (
-            SELECT * FROM chat_message
-            WHERE session_id = asked.session_id AND turn < asked.turn AND NOT discarded
-            ORDER BY turn DESC, sequence DESC LIMIT asked.most
-        ) AS preceding
-    ) AS counted
-    WHERE bytes <= $4
-    UNION ALL
-    SELECT *, 0 FROM chat_message
-    WHERE session_id = asked.session_id AND turn = asked.turn AND NOT discarded
-) AS said
-ORDER BY asked.place, said.turn, said.sequence
+SELECT * FROM (
+    SELECT asked.place, said.*, sum(wire_size) OVER (PARTITION BY asked.place) AS whole
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[])
+        WITH ORDINALITY AS asked (session_id, turn, most, place)
+    CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT *, sum(wire_size) OVER (ORDER BY turn DESC, sequence DESC) AS bytes
+            FROM (
+                SELECT * FROM chat_message
+                WHERE session_id = asked.session_id AND turn < asked.turn AND NOT discarded
+                ORDER BY turn DESC, sequence DESC LIMIT asked.most
+            ) AS preceding
+        ) AS counted
+        WHERE bytes <= $4
+        UNION ALL
+        SELECT *, 0 FROM chat_message
+        WHERE session_id = asked.session_id AND turn = asked.turn AND NOT discarded
+    ) AS said
+) AS weighed
+WHERE whole <= $5
+ORDER BY place, turn, sequence
 """
-_MOST = 8
-"""Runs whose messages, some MiB for each at most, are in memory at once."""
+_MOST = 32
+_SHARE = 512 * 1024
+"""What the messages of a run may take on the wire to be read together with those of others."""
+
+_ANY_SIZE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,11 @@ class _Found:
 
     held: Record | None
     said: Sequence[Record] = ()
+
+    @property
+    def too_large(self) -> bool:
+        """Whether its messages were left out; there is a question at least."""
+        return self.held is not None and _has_agent(self.held) and not self.said
 
 
 class ContextReader:
@@ -93,7 +105,7 @@ class ContextReader:
         """
         found = await self._reads.call(claim)
         if found is None:
-            [found] = await self._find([claim])
+            [found] = await self._find([claim], most_bytes=_ANY_SIZE)
         held = found.held
         if held is None:
             raise FencedError
@@ -114,12 +126,13 @@ class ContextReader:
 
     async def _find_together(self, claims: Sequence[Claim]) -> Sequence[_Found | None]:
         try:
-            return await self._find(claims)
+            found = await self._find(claims, most_bytes=_SHARE)
         except asyncpg.PostgresError:
             # One of them cannot be read; alone, it meets its error alone.
             return [None] * len(claims)
+        return [None if each.too_large else each for each in found]
 
-    async def _find(self, claims: Sequence[Claim]) -> Sequence[_Found]:
+    async def _find(self, claims: Sequence[Claim], *, most_bytes: int) -> Sequence[_Found]:
         ids, epochs = [claim.run.id for claim in claims], [claim.epoch for claim in claims]
         async with connection(self._pool) as lent:
             rows = await lent.fetch(_HELD, ids, epochs)
@@ -131,6 +144,7 @@ class ContextReader:
                 [held[place]["turn"] for place in asked],
                 [_most_messages(held[place]) for place in asked],
                 MAX_HISTORY_BYTES,
+                most_bytes,
             )
         said = {
             asked[at - 1]: list(group) for at, group in groupby(rows, key=lambda row: row["place"])

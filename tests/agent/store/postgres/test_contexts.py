@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import TypeGuard
 
 import asyncpg
 import pytest
@@ -18,6 +19,7 @@ from tests.contracts.agent_stores import (
     PRIVATE,
     Stores,
     agent_pool,
+    answer,
     together_stores,
 )
 
@@ -86,6 +88,21 @@ class TestContext:
         whole = [f"question {turn}" for turn in range(4)]
         assert [whole[len(whole) - most :] for most in range(5)] == told
 
+    async def test_what_is_too_large_to_be_read_with_others_is_whole_all_the_same(
+        self, stores: Stores
+    ) -> None:
+        claims = await begun(stores)
+        large = [answer("x" * 400_000), answer("y" * 400_000)]
+        session_id = claims[2].run.session_id
+        await stores.queue.journal(claims[2]).finish(ENDED, large)
+        await stores.runs.start(ALICE, session_id, "more")
+        [claims[2]] = await stores.queue.claim(lease=LEASE, most=1)
+
+        contexts = await read(stores, claims)
+
+        told = [_is_context(each) and len(each.history) for each in contexts]
+        assert told == [3 if at == 2 else 0 for at in range(RUNS)]
+
     async def test_what_one_run_lacks_is_told_to_it_alone(self, stores: Stores) -> None:
         claims = await begun(stores)
         await stores.agents.delete(ALICE, claims[3].run.agent_id)
@@ -109,5 +126,5 @@ class TestContext:
         assert told == {4: asyncpg.DataError}
 
 
-def _is_context(read: RunContext | BaseException) -> bool:
+def _is_context(read: RunContext | BaseException) -> TypeGuard[RunContext]:
     return isinstance(read, RunContext)
