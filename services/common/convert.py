@@ -1,15 +1,16 @@
-"""Converts ids, texts, times and JSON: `to_…` from the fields of messages, `from_…` into them."""
+"""Converts ids, texts, paths, times, JSON: `to_…` from fields of messages, `from_…` into them."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from services.common.errors import InvalidArgumentError
+from services.common.errors import FieldViolation, InvalidArgumentError
 from services.common.text import Json, clean
 
 _Plain: TypeAlias = "bool | int | float | str | list[_Plain] | dict[str, _Plain] | None"
@@ -42,6 +43,26 @@ def to_text(value: str, *, field: str, max_bytes: int) -> str:
         description = f"must be at most {max_bytes} bytes, with U+FFFD for what cannot be stored"
         raise InvalidArgumentError.of_field(field, description)
     return cleaned
+
+
+def to_paths(mask: FieldMask, *, changeable: Collection[str]) -> frozenset[str]:
+    """The paths of an `update_mask`; at least one.
+
+    Raises:
+        InvalidArgumentError: it names nothing, or something that is not `changeable`.
+    """
+    if not mask.paths:
+        raise InvalidArgumentError.of_field("update_mask", "must name at least one field")
+    wrong = sorted(set(mask.paths).difference(changeable))
+    if wrong:
+        named, listing = ", ".join(map(repr, wrong)), ", ".join(sorted(changeable))
+        raise InvalidArgumentError(
+            f"update_mask: {named} cannot be changed; {listing} can",
+            violations=[
+                FieldViolation("update_mask", f"{path!r} cannot be changed") for path in wrong
+            ],
+        )
+    return frozenset(mask.paths)
 
 
 def to_time(stamp: Timestamp) -> datetime:

@@ -5,6 +5,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.common.convert import (
     canonical_id,
@@ -13,6 +14,7 @@ from services.common.convert import (
     from_time,
     required_id,
     to_json,
+    to_paths,
     to_text,
     to_time,
 )
@@ -31,6 +33,29 @@ class TestIds:
         with pytest.raises(InvalidArgumentError) as refused:
             required_id("", field="agent.id")
         assert [each.field for each in refused.value.violations] == ["agent.id"]
+
+
+class TestToPaths:
+    def test_each_path_is_given_once(self) -> None:
+        mask = FieldMask(paths=["title", "text", "title"])
+
+        assert {"title", "text"} == to_paths(mask, changeable=("text", "title", "tags"))
+
+    def test_an_empty_mask_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="must name at least one field"):
+            to_paths(FieldMask(), changeable=("title",))
+
+    def test_all_that_cannot_be_changed_is_named(self) -> None:
+        with pytest.raises(InvalidArgumentError) as refused:
+            to_paths(FieldMask(paths=["id", "title", "age"]), changeable=("title", "tags"))
+
+        assert refused.value.message == (
+            "update_mask: 'age', 'id' cannot be changed; tags, title can"
+        )
+        assert [(each.field, each.description) for each in refused.value.violations] == [
+            ("update_mask", "'age' cannot be changed"),
+            ("update_mask", "'id' cannot be changed"),
+        ]
 
 
 class TestToText:

@@ -10,7 +10,7 @@ from services.agent.domain.agents import Agents
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
 from services.agent.domain.sessions import Sessions
-from services.common.convert import canonical_id, from_time, required_id, to_text
+from services.common.convert import canonical_id, from_time, required_id, to_paths, to_text
 from services.common.interceptors.authentication import current_identity
 from services.common.interceptors.base import Context
 from services.common.paging import PagedList, PageTokens
@@ -123,7 +123,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> pb.UpdateSessionResponse:
         """The session with its new title."""
         session_id = SessionId(required_id(request.session.id, field="session.id"))
-        convert_sessions.check_mask(request.update_mask)
+        to_paths(request.update_mask, changeable=convert_sessions.CHANGEABLE)
         title = convert_sessions.to_title(request.session)
         session = await self._sessions.rename(current_identity(), session_id, title)
         return pb.UpdateSessionResponse(session=convert_sessions.from_session(session))

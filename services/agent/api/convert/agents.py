@@ -19,8 +19,14 @@ from services.agent.domain.models import (
     Window,
 )
 from services.agent.domain.patch import paths
-from services.common.convert import canonical_id, from_duration, from_json, from_time, to_text
-from services.common.errors import InvalidArgumentError
+from services.common.convert import (
+    canonical_id,
+    from_duration,
+    from_json,
+    from_time,
+    to_paths,
+    to_text,
+)
 
 _VISIBILITIES: Final = {
     agent_pb2.VISIBILITY_UNSPECIFIED: Visibility.PRIVATE,
@@ -73,17 +79,10 @@ def to_changes(agent: agent_pb2.Agent, mask: FieldMask) -> tuple[AgentSettings, 
     Raises:
         InvalidArgumentError: a path is unknown or cannot be changed; or as `to_settings` does.
     """
-    named = list(mask.paths)
-    if not named:
-        raise InvalidArgumentError.of_field("update_mask", "must name at least one field")
-    for path in named:
-        if path not in paths() | _NOT_KEPT:
-            raise InvalidArgumentError.of_field(
-                "update_mask", f"{path!r} is no field that can be changed"
-            )
+    named = to_paths(mask, changeable=paths() | _NOT_KEPT)
     masked = agent_pb2.Agent()
     mask.MergeMessage(agent, masked, True, True)
-    return to_settings(masked), frozenset(named) - _NOT_KEPT
+    return to_settings(masked), named - _NOT_KEPT
 
 
 def from_agent(value: Agent) -> agent_pb2.Agent:

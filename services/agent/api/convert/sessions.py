@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from chatmind.agent.v1 import agent_service_pb2, session_pb2
-from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.domain.messages import Citation, Message, Role
 from services.agent.domain.models import AgentId, Session
 from services.agent.domain.stores import Deleted
 from services.common.convert import from_json, from_time, required_id, to_text
-from services.common.errors import InvalidArgumentError
+
+CHANGEABLE: Final = frozenset({"title"})
+"""Paths of what may be changed in a session."""
 
 _ROLES: Final = {
     Role.USER: session_pb2.Message.ROLE_USER,
@@ -36,21 +37,6 @@ def to_title(value: session_pb2.Session) -> str:
         InvalidArgumentError: it cannot be kept.
     """
     return to_text(value.title, field="session.title", max_bytes=400)
-
-
-def check_mask(mask: FieldMask) -> None:
-    """See that nothing but the title is to change.
-
-    Raises:
-        InvalidArgumentError: something else is, or nothing.
-    """
-    if not mask.paths:
-        raise InvalidArgumentError.of_field("update_mask", "must name at least one field")
-    for path in mask.paths:
-        if path != "title":
-            raise InvalidArgumentError.of_field(
-                "update_mask", f"{path!r} is no field that can be changed"
-            )
 
 
 def from_session(value: Session) -> session_pb2.Session:

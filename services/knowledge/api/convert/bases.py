@@ -3,8 +3,8 @@
 from chatmind.knowledge.v1 import knowledge_base_pb2, knowledge_service_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from services.common.convert import from_time, to_text
-from services.common.errors import FieldViolation, InvalidArgumentError
+from services.common.convert import from_time, to_paths, to_text
+from services.common.errors import InvalidArgumentError
 from services.knowledge.domain.bases import NewBase
 from services.knowledge.domain.ingest.policy import (
     DEFAULT_MAX_TOKENS,
@@ -66,8 +66,7 @@ def to_changes(base: knowledge_base_pb2.KnowledgeBase, mask: FieldMask) -> BaseC
         InvalidArgumentError: the mask is empty or names what cannot be changed, or a value is out
             of its bounds.
     """
-    paths = set(mask.paths)
-    _require_changeable(paths)
+    paths = to_paths(mask, changeable=_CHANGEABLE)
     return BaseChanges(
         display_name=_name(base) if "display_name" in paths else None,
         description=_description(base) if "description" in paths else None,
@@ -141,18 +140,3 @@ def _name(base: knowledge_base_pb2.KnowledgeBase) -> str:
 
 def _description(base: knowledge_base_pb2.KnowledgeBase) -> str:
     return to_text(base.description, field="knowledge_base.description", max_bytes=4000)
-
-
-def _require_changeable(paths: set[str]) -> None:
-    listing = ", ".join(_CHANGEABLE)
-    wrong = sorted(paths.difference(_CHANGEABLE))
-    if paths and not wrong:
-        return
-    descriptions = [f"{path!r} cannot be changed; {listing} can" for path in wrong]
-    violations = [
-        FieldViolation("update_mask", description)
-        for description in descriptions or [f"must name at least one of {listing}"]
-    ]
-    raise InvalidArgumentError(
-        "; ".join(f"update_mask: {each.description}" for each in violations), violations=violations
-    )
