@@ -21,7 +21,7 @@ from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import StopReason
 from services.agent.store.memory import ends, journal
-from services.agent.store.memory.database import Held, MemoryDatabase
+from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.queue import MemoryRunQueue
 from tests.contracts.simulation.answers import REPLIES, RESULTS
 from tests.contracts.simulation.backends import Backend, MemoryBackend, PostgresBackend
@@ -134,18 +134,18 @@ class TestPostgres:
         assert any(counts[f"fenced {name}"] for name in OPERATIONS)
 
 
-def nobody_is_fenced_off(database: MemoryDatabase, claim: Claim) -> Held:
+def nobody_is_fenced_off(database: MemoryDatabase, claim: Claim) -> StoredRun:
     """The run, whoever holds it now."""
-    held = database.runs.get(claim.run.id)
-    if held is None or held.run.state.final:
+    stored = database.runs.get(claim.run.id)
+    if stored is None or stored.run.state.final:
         raise FencedError
-    return held
+    return stored
 
 
 def all_line_up(self: MemoryDatabase, session_id: SessionId) -> None:
     """All unfinished runs of a session at once."""
-    for held in self.unfinished(session_id):
-        held.place = held.place or 0
+    for stored in self.unfinished(session_id):
+        stored.place = stored.place or 0
 
 
 async def not_noted(self: journal.MemoryRunJournal, call_ids: Sequence[ToolCallId]) -> None:

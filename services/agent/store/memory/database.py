@@ -31,7 +31,7 @@ Kind: TypeAlias = Literal["create_agent", "create_session", "start_run"]
 
 
 @dataclass(slots=True)
-class Held:
+class StoredRun:
     """A run and what only the queue knows of it.
 
     Attributes:
@@ -62,7 +62,7 @@ class MemoryDatabase:
     agents: dict[AgentId, Agent] = field(default_factory=dict)
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     messages: dict[SessionId, list[Message]] = field(default_factory=dict)
-    runs: dict[RunId, Held] = field(default_factory=dict)
+    runs: dict[RunId, StoredRun] = field(default_factory=dict)
     requests: dict[tuple[str, str, Kind, str], tuple[bytes, str]] = field(default_factory=dict)
 
     def agent(self, identity: Identity, agent_id: AgentId) -> Agent:
@@ -80,27 +80,27 @@ class MemoryDatabase:
             identity.user_id,
         ):
             raise unknown("session", session_id)
-        active = next((held.run.id for held in self.unfinished(session_id)), None)
+        active = next((stored.run.id for stored in self.unfinished(session_id)), None)
         return replace(session, active_run_id=active)
 
-    def run(self, identity: Identity, run_id: RunId) -> Held:
+    def run(self, identity: Identity, run_id: RunId) -> StoredRun:
         """A run of the user's; NotFoundError where there is none."""
-        held = self.runs.get(run_id)
-        if held is None or (held.run.tenant, held.run.user_id) != (
+        stored = self.runs.get(run_id)
+        if stored is None or (stored.run.tenant, stored.run.user_id) != (
             identity.tenant,
             identity.user_id,
         ):
             raise unknown("run", run_id)
-        return held
+        return stored
 
-    def runs_of(self, session_id: SessionId) -> list[Held]:
+    def runs_of(self, session_id: SessionId) -> list[StoredRun]:
         """A session's runs in turn order."""
-        found = (held for held in self.runs.values() if held.run.session_id == session_id)
-        return sorted(found, key=lambda held: held.run.turn)
+        found = (stored for stored in self.runs.values() if stored.run.session_id == session_id)
+        return sorted(found, key=lambda stored: stored.run.turn)
 
-    def unfinished(self, session_id: SessionId) -> Iterator[Held]:
+    def unfinished(self, session_id: SessionId) -> Iterator[StoredRun]:
         """A session's runs that have not ended, in turn order."""
-        return (held for held in self.runs_of(session_id) if not held.run.state.final)
+        return (stored for stored in self.runs_of(session_id) if not stored.run.state.final)
 
     def earlier(self, identity: Identity, request: RequestKey, kind: Kind) -> str | None:
         """What a request made before, if it came before with the same content."""
@@ -141,24 +141,24 @@ class MemoryDatabase:
     def line_up(self, session_id: SessionId) -> None:
         """Give the first unfinished run of a session a place in the queue, and no other."""
         unfinished = list(self.unfinished(session_id))
-        if any(held.lease_until is not None for held in unfinished):
+        if any(stored.lease_until is not None for stored in unfinished):
             return
-        for held in unfinished[1:]:
-            held.place = None
+        for stored in unfinished[1:]:
+            stored.place = None
         if unfinished and unfinished[0].place is None:
             unfinished[0].place = self._place_for(unfinished[0].run.tenant)
 
-    def waiting(self) -> list[Held]:
+    def waiting(self) -> list[StoredRun]:
         """Runs that can be taken, in the order in which they are."""
-        found = (held for held in self.runs.values() if held.place is not None)
-        idle = (held for held in found if held.run.state is RunState.IDLE)
-        return sorted(idle, key=lambda held: (held.place, held.run.create_time))
+        found = (stored for stored in self.runs.values() if stored.place is not None)
+        idle = (stored for stored in found if stored.run.state is RunState.IDLE)
+        return sorted(idle, key=lambda stored: (stored.place, stored.run.create_time))
 
     def _place_for(self, tenant: str) -> int:
         """Behind the tenant's own runs, and beside the first ones of all others."""
         waiting = self.waiting()
-        first = [held.place or 0 for held in waiting[:1]]
-        own = [(held.place or 0) + 1 for held in waiting if held.run.tenant == tenant]
+        first = [stored.place or 0 for stored in waiting[:1]]
+        own = [(stored.place or 0) + 1 for stored in waiting if stored.run.tenant == tenant]
         return max(first + own, default=0)
 
     def _message(self, run: Run, draft: Draft, *, sequence: int, moment: datetime) -> Message:

@@ -37,7 +37,7 @@ class MemoryNewsStore:
             session = self._db.session(look.identity, look.session_id)
         except NotFoundError:
             return None
-        runs = [held.run for held in self._db.runs_of(look.session_id)]
+        runs = [stored.run for stored in self._db.runs_of(look.session_id)]
         turn = runs[-1].turn if look.from_turn is None and runs else look.from_turn or 0
         earlier = [
             run

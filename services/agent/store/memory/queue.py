@@ -12,7 +12,7 @@ from services.agent.domain.messages import Message
 from services.agent.domain.models import Agent, RunId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import Run, RunState
-from services.agent.store.memory.database import Held, MemoryDatabase, bounded
+from services.agent.store.memory.database import MemoryDatabase, StoredRun, bounded
 from services.agent.store.memory.journal import MemoryRunJournal, held_by, holds
 from services.common.identity import Identity
 
@@ -27,27 +27,27 @@ class MemoryRunQueue:
         self, *, lease: timedelta, most: int, caution: Caution = TRUSTING
     ) -> Sequence[Claim]:
         lapsed = list(self._lapsed())
-        suspected = [held for held in lapsed if held.crashes + 1 >= caution.crashes]
-        trusted = [held for held in lapsed if held.crashes + 1 < caution.crashes]
+        suspected = [stored for stored in lapsed if stored.crashes + 1 >= caution.crashes]
+        trusted = [stored for stored in lapsed if stored.crashes + 1 < caution.crashes]
         candidates = [*suspected[: caution.most], *trusted, *self._db.waiting()][:most]
-        return [self._take(held, lease) for held in candidates]
+        return [self._take(stored, lease) for stored in candidates]
 
     async def context(self, claim: Claim) -> RunContext:
-        held = held_by(self._db, claim)
-        agent = self._agent(held.run)
+        stored = held_by(self._db, claim)
+        agent = self._agent(stored.run)
         if agent is None:
-            raise AgentDeletedError.of(held.run.agent_id)
-        held.settings = held.settings or agent.settings
+            raise AgentDeletedError.of(stored.run.agent_id)
+        stored.settings = stored.settings or agent.settings
         return RunContext(
-            run=held.run,
-            agent=replace(agent, settings=held.settings),
-            identity=Identity(held.run.tenant, held.run.user_id),
-            history=self._history(held.run, held.settings.window.messages),
-            turn=self._said(held.run, held.run.turn),
+            run=stored.run,
+            agent=replace(agent, settings=stored.settings),
+            identity=Identity(stored.run.tenant, stored.run.user_id),
+            history=self._history(stored.run, stored.settings.window.messages),
+            turn=self._said(stored.run, stored.run.turn),
             started_calls=frozenset(
-                call.tool_call_id for call in held.calls if call.state is ToolCallState.STARTED
+                call.tool_call_id for call in stored.calls if call.state is ToolCallState.STARTED
             ),
-            elapsed=self._db.clock() - (held.run.start_time or self._db.clock()),
+            elapsed=self._db.clock() - (stored.run.start_time or self._db.clock()),
         )
 
     def journal(self, claim: Claim) -> MemoryRunJournal:
@@ -62,32 +62,32 @@ class MemoryRunQueue:
     async def standing(self, claims: Sequence[Claim]) -> Mapping[RunId, Standing]:
         standings: dict[RunId, Standing] = {}
         for claim in claims:
-            held = self._db.runs.get(claim.run.id)
-            if held is not None and holds(held, claim):
-                gone = self._agent(held.run) is None
-                standings[claim.run.id] = Standing(held.run.cancel_reason, gone)
+            stored = self._db.runs.get(claim.run.id)
+            if stored is not None and holds(stored, claim):
+                gone = self._agent(stored.run) is None
+                standings[claim.run.id] = Standing(stored.run.cancel_reason, gone)
         return standings
 
     async def hand_back(self, claim: Claim) -> None:
-        held = self._db.runs.get(claim.run.id)
-        if held is not None and holds(held, claim):
-            held.lease_until = None
-            held.run = replace(held.run, state=RunState.IDLE)
+        stored = self._db.runs.get(claim.run.id)
+        if stored is not None and holds(stored, claim):
+            stored.lease_until = None
+            stored.run = replace(stored.run, state=RunState.IDLE)
 
-    def _lapsed(self) -> Iterator[Held]:
+    def _lapsed(self) -> Iterator[StoredRun]:
         now = self._db.clock()
-        for held in self._db.runs.values():
-            if held.lease_until is not None and held.lease_until < now:
-                yield held
+        for stored in self._db.runs.values():
+            if stored.lease_until is not None and stored.lease_until < now:
+                yield stored
 
-    def _take(self, held: Held, lease: timedelta) -> Claim:
-        if held.lease_until is not None:
-            held.crashes += 1
-        held.epoch += 1
-        held.lease_until = self._db.clock() + lease
-        started = held.run.start_time or self._db.clock()
-        held.run = replace(held.run, state=RunState.PLANNING, start_time=started)
-        return Claim(held.run, held.epoch, held.crashes)
+    def _take(self, stored: StoredRun, lease: timedelta) -> Claim:
+        if stored.lease_until is not None:
+            stored.crashes += 1
+        stored.epoch += 1
+        stored.lease_until = self._db.clock() + lease
+        started = stored.run.start_time or self._db.clock()
+        stored.run = replace(stored.run, state=RunState.PLANNING, start_time=started)
+        return Claim(stored.run, stored.epoch, stored.crashes)
 
     def _agent(self, run: Run) -> Agent | None:
         agent = self._db.agents.get(run.agent_id)
@@ -103,7 +103,7 @@ class MemoryRunQueue:
         ]
 
     def _history(self, run: Run, most: int) -> list[Message]:
-        turns = [held.run.turn for held in self._db.runs_of(run.session_id)]
+        turns = [stored.run.turn for stored in self._db.runs_of(run.session_id)]
         past = [each for turn in turns if turn < run.turn for each in self._said(run, turn)]
         newest_first = past[::-1]
         return [*bounded(newest_first, most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]

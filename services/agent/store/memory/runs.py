@@ -17,7 +17,7 @@ from services.agent.domain.models import AgentId, MessageId, RunId, Session, Ses
 from services.agent.domain.run_models import Run, RunState, Spent, StopReason, WhenBusy
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import RequestKey
-from services.agent.store.memory.database import Held, MemoryDatabase
+from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.ends import stop_run
 from services.common.identity import Identity
 from services.common.paging import Page
@@ -58,24 +58,24 @@ class MemoryRunStore:
     async def list(self, identity: Identity, session_id: SessionId, page: Page) -> Sequence[Run]:
         owner = (identity.tenant, identity.user_id)
         runs = [
-            held.run
-            for held in reversed(self._db.runs_of(session_id))
-            if (held.run.tenant, held.run.user_id) == owner
-            and (not page.after or held.run.turn < int(page.after[0]))
+            stored.run
+            for stored in reversed(self._db.runs_of(session_id))
+            if (stored.run.tenant, stored.run.user_id) == owner
+            and (not page.after or stored.run.turn < int(page.after[0]))
         ]
         return runs[: page.size]
 
     async def cancel(self, identity: Identity, run_id: RunId) -> Run:
-        held = self._db.run(identity, run_id)
-        if not held.run.state.final:
-            stop_run(self._db, held, StopReason.CANCELLED)
-        return held.run
+        stored = self._db.run(identity, run_id)
+        if not stored.run.state.final:
+            stop_run(self._db, stored, StopReason.CANCELLED)
+        return stored.run
 
     async def retry(self, identity: Identity, run_id: RunId) -> Run:
-        held = self._db.runs.get(run_id)
-        if held is None or not may_retry(identity, held.run):
+        stored = self._db.runs.get(run_id)
+        if stored is None or not may_retry(identity, stored.run):
             raise unknown("run", run_id)
-        run = held.run
+        run = stored.run
         if not run.state.final:
             return run
         if run.state is not RunState.ERROR:
@@ -86,10 +86,10 @@ class MemoryRunStore:
             run.session_id,
             lambda message: message.run_id == run.id and message.role is Role.SYSTEM,
         )
-        held.run = _retried(run, calls=len(held.calls))
-        held.crashes, held.settings = 0, None
+        stored.run = _retried(run, calls=len(stored.calls))
+        stored.crashes, stored.settings = 0, None
         self._db.line_up(run.session_id)
-        return held.run
+        return stored.run
 
     async def tool_calls(
         self, identity: Identity, run_id: RunId, page: Page
@@ -106,21 +106,21 @@ class MemoryRunStore:
         if unfinished and when_busy is WhenBusy.REJECT:
             raise RunInProgressError.of(unfinished[0].run.id)
         stops = when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}
-        ended = [held for held in unfinished if stops and held.run.state is RunState.IDLE]
+        ended = [stored for stored in unfinished if stops and stored.run.state is RunState.IDLE]
         if not stops and len(unfinished) >= self._queue_limit:
             raise QueueFullError.of(self._queue_limit, scope="session")
         if self._unfinished_of_tenant(identity.tenant) - len(ended) >= self._tenant_queue_limit:
             raise QueueFullError.of(self._tenant_queue_limit, scope="tenant")
-        for held in unfinished if stops else ():
+        for stored in unfinished if stops else ():
             discard = when_busy is WhenBusy.ROLLBACK
-            stop_run(self._db, held, StopReason.INTERRUPTED, discard=discard)
+            stop_run(self._db, stored, StopReason.INTERRUPTED, discard=discard)
 
     def _has_agent(self, identity: Identity, agent_id: AgentId) -> bool:
         agent = self._db.agents.get(agent_id)
         return agent is not None and sees(identity, agent)
 
     def _unfinished_of_tenant(self, tenant: str) -> int:
-        runs = (held.run for held in self._db.runs.values())
+        runs = (stored.run for stored in self._db.runs.values())
         return sum(run.tenant == tenant and not run.state.final for run in runs)
 
     def _accept(self, session: Session, text: str) -> tuple[Run, Message]:
@@ -137,7 +137,7 @@ class MemoryRunStore:
         )
         [message] = self._db.append(run, [Draft(Role.USER, text)])
         run = replace(run, message_id=message.id)
-        self._db.runs[run.id] = Held(run)
+        self._db.runs[run.id] = StoredRun(run)
         self._db.line_up(session.id)
         if run.turn == 1 and not session.title:
             titled = replace(self._db.sessions[session.id], title=title_of(text))

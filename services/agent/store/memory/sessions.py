@@ -71,7 +71,7 @@ class MemorySessionStore:
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
         self._db.session(identity, session_id)
-        runs = [held.run.id for held in self._db.runs_of(session_id)]
+        runs = [stored.run.id for stored in self._db.runs_of(session_id)]
         for run_id in runs:
             del self._db.runs[run_id]
         messages = self._db.messages.pop(session_id)
