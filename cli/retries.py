@@ -1,12 +1,12 @@
 """Retries of streams and calls that break."""
 
-import random
 import time
 
 import grpc
 
 from cli.client import failed_call
 from cli.errors import CommandError
+from services.common.backoff import jittered
 
 # The gateway restarts or is overloaded; with any other code a retry would only fail again.
 _TRANSIENT = {
@@ -51,4 +51,4 @@ class Retries:
             raise error
         if exhausted:
             raise CommandError("the gateway keeps ending the stream; try again later")
-        time.sleep(self._pause * random.uniform(0.5, 1.5))  # noqa: S311
+        time.sleep(jittered(self._pause))

@@ -17,7 +17,6 @@ Migrations need a direct connection, not a pooler's: the advisory lock belongs t
 
 import asyncio
 import hashlib
-import random
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from pathlib import Path
 import asyncpg
 import structlog
 
+from services.common.backoff import jittered
 from services.common.db import Pool, connection, identifier
 from services.common.db_errors import driver_errors
 from services.common.errors import AbortedError, StartupError, UnavailableError
@@ -201,7 +201,7 @@ async def _alone(dsn: str, *, lock_timeout: float) -> AsyncIterator[Connection]:
     async with open_connection(dsn, application_name=name, settings=settings) as session:
         # Waiting inside a statement would hold a snapshot, for which concurrent index builds wait.
         while not await session.fetchval(_TRY_LOCK, _LOCK):  # noqa: ASYNC110
-            await asyncio.sleep(_jittered(_POLL))
+            await asyncio.sleep(jittered(_POLL))
         yield session
 
 
@@ -223,7 +223,7 @@ async def _apply(session: Connection, migration: Migration) -> None:
             if not isinstance(error.__cause__, _LOST_A_LOCK):
                 raise
             log.info("migration waits for locks and tries again")
-            await asyncio.sleep(_jittered(_LOCK_PAUSE))
+            await asyncio.sleep(jittered(_LOCK_PAUSE))
         except asyncpg.PostgresError as error:
             log.exception("migration failed")
             raise MigrationError(f"{migration.name} cannot be applied; see the log.") from error
@@ -256,7 +256,3 @@ async def _record(session: Connection, migration: Migration) -> None:
 
 def _deadline(seconds: float) -> float:
     return asyncio.get_running_loop().time() + seconds
-
-
-def _jittered(seconds: float) -> float:
-    return seconds * random.uniform(0.5, 1.5)  # noqa: S311

@@ -1,13 +1,13 @@
 """Keeps a session: its loss is noticed while nobody uses it, and a lost one is made again."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NoReturn, TypeVar
 
 import structlog
 
+from services.common.backoff import Backoff
 from services.common.errors import UnavailableError
 from services.common.tasks import task_group
 
@@ -36,7 +36,7 @@ async def keep_session(
     """
     log = structlog.get_logger("session").bind(session=name)
     clock = asyncio.get_running_loop().time
-    pause = _FIRST_PAUSE
+    backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     while True:
         began = clock()
         try:
@@ -45,9 +45,8 @@ async def keep_session(
         except UnavailableError as error:
             log.warning("session lost", cause=repr(error.__cause__))
         if clock() - began > _LONGEST_PAUSE:
-            pause = _FIRST_PAUSE
-        await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-        pause = min(2 * pause, _LONGEST_PAUSE)
+            backoff.reset()
+        await asyncio.sleep(backoff.pause())
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """Client of the agent service, for conversations."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -15,6 +14,7 @@ from chatmind.agent.v1 import (
 )
 from grpc import aio
 
+from services.common.backoff import jittered
 from services.common.channel import OutgoingCalls
 from services.common.errors import FieldViolation, InvalidArgumentError
 from services.common.identity import Identity
@@ -117,7 +117,7 @@ async def _retried(call: Callable[[float], Awaitable[ResponseT]]) -> ResponseT:
         except ServiceUnavailableError:
             if now() + 2 * pause >= until:
                 raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            await asyncio.sleep(jittered(pause))
     with _translated():
         return await call(until - now())
 

@@ -1,7 +1,6 @@
 """One call that carries the watches of many sessions, and the next one when it ends."""
 
 import asyncio
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
@@ -13,6 +12,7 @@ from chatmind.agent.v1 import run_service_pb2_grpc
 from google.rpc import status_pb2
 from grpc import aio
 
+from services.common.backoff import Backoff
 from services.common.channel import OutgoingCalls
 from services.common.errors import AbortedError, ServiceError, UnavailableError
 from services.common.identity import Identity
@@ -105,7 +105,7 @@ class Lane:
         async with task_group() as group:
             group.create_task(self._lose_patience())
             now = asyncio.get_running_loop().time
-            pause = self._pace.first_pause
+            backoff = Backoff(first=self._pace.first_pause, longest=self._pace.longest_pause)
             while True:
                 while not self._watches:
                     self._wanted.clear()
@@ -113,9 +113,8 @@ class Lane:
                 began = now()
                 await self._carry()
                 if now() - began >= self._pace.lasted:
-                    pause = self._pace.first_pause
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-                pause = min(2 * pause, self._pace.longest_pause)
+                    backoff.reset()
+                await asyncio.sleep(backoff.pause())
 
     async def _carry(self) -> None:
         """Carry all watches over one call, to its end."""
