@@ -21,6 +21,7 @@ from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
 from services.agent.domain.agents import Agents
+from services.agent.domain.hints import CHANNEL
 from services.agent.domain.loop import Loop
 from services.agent.domain.places import Places
 from services.agent.domain.plan import Planner
@@ -45,10 +46,7 @@ from services.agent.worker import Worker, WorkerLimits
 from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
 from services.common.db import Pool
-from services.common.identity import (
-    IdentityVerifier,
-    load_trusted_keys,
-)
+from services.common.identity import IdentityVerifier, load_trusted_keys
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor
@@ -64,7 +62,6 @@ from services.common.upstream import open_upstream
 _NAME = "agent"
 _DOMAIN = "agent.chatmind"
 _APPLICATION = "chatmind-agent"
-_CHANNEL = "agent"
 _CALLERS = frozenset({"gateway"})
 _SERVICES = (agent_servicer.SERVICE_NAME, run_servicer.SERVICE_NAME)
 
@@ -170,7 +167,7 @@ async def _parts(
         )
     )
     bus = await stack.enter_async_context(
-        open_bus(settings, _CHANNEL, application_name=_APPLICATION)
+        open_bus(settings, CHANNEL, application_name=_APPLICATION)
     )
     upstream = await stack.enter_async_context(
         open_upstream(

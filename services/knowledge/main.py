@@ -12,10 +12,7 @@ from grpc import aio
 from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
 from services.common.db import Pool
-from services.common.identity import (
-    IdentityVerifier,
-    load_trusted_keys,
-)
+from services.common.identity import IdentityVerifier, load_trusted_keys
 from services.common.ids import new_id
 from services.common.interceptors import interceptor_chain
 from services.common.interceptors.authentication import AuthenticationInterceptor

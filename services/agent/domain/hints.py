@@ -2,6 +2,9 @@
 
 from typing import Final
 
+CHANNEL: Final = "agent"
+"""The channel that carries all of them."""
+
 RUNS: Final = "runs"
 """There may be a run to take."""
 

@@ -1,11 +1,13 @@
 """The keys of hints: what they say may have changed."""
 
+from typing import Final
+
 from services.knowledge.domain.models import DocumentId
 
-CHANNEL = "knowledge"
+CHANNEL: Final = "knowledge"
 """The channel that carries all of them."""
 
-INGEST_QUEUE = "ingest"
+INGEST_QUEUE: Final = "ingest"
 """There may be a document to claim."""
 
 
