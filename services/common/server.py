@@ -18,6 +18,7 @@ from services.common.addresses import bind_error
 from services.common.errors import StartupError
 from services.common.keepalive import SERVER_KEEPALIVE
 from services.common.settings import ServerSettings
+from services.common.tasks import task_group
 
 Register = Callable[[aio.Server], None]
 HealthContext: TypeAlias = (
@@ -126,7 +127,7 @@ class _Health(health_aio.HealthServicer):
         """The status of a service, now and after each change, until the server drains."""
         # If a write were cancelled before the metadata is out, the client would never see the end.
         await context.send_initial_metadata(())
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             watch = group.create_task(super().Watch(request, context))
             await self._draining.wait()
             watch.cancel()

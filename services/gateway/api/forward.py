@@ -22,6 +22,7 @@ from services.common.interceptors.base import (
 )
 from services.common.interceptors.deadline import time_left
 from services.common.status import DETAILS_KEY, failure_of
+from services.common.tasks import task_group
 from services.common.upstream import Upstream
 from services.gateway.api.farewell import farewell
 from services.gateway.api.methods import Method
@@ -150,7 +151,7 @@ async def _write_all(call: _Upload, parts: AsyncIterator[bytes]) -> None:
     INTERNAL status of its own. If the service's status has arrived by then, it would be lost, so
     the write is cancelled first; if not, it will replace grpc's.
     """
-    async with asyncio.TaskGroup() as group:
+    async with task_group() as group:
         writing = group.create_task(_write(call, parts))
 
         def stop(_: object) -> None:
