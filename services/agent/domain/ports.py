@@ -107,8 +107,8 @@ class RunJournal(Protocol):
     """The writes of the worker that holds a run; the transcript is the journal.
 
     Each write is one transaction that checks first that the run is still this worker's, and raises
-    FencedError if not. Texts are cleaned of what cannot be stored, and cut with a mark where they
-    are over the limits of `domain.drafts`.
+    FencedError if not. A store takes drafts that fit, as `domain.drafts` makes them; whoever writes
+    through `domain.journal.HintingJournal` need not see to that.
     """
 
     async def set_state(self, state: RunState, *, offered: Offered | None = None) -> None:
