@@ -6,13 +6,13 @@ Work that does nothing is taken from a queue and ended, by 5 connections each, i
 
 - raw SKIP LOCKED: an UPDATE that takes jobs, a DELETE that ends them, ten or one at a time, by five
   consumers
+- raw, with records: the same, ten at a time, with what makes a job a run: it has a lease, and its
+  end keeps it and says a message, numbered in a session
 - ChatMind, its queue: five consumers who take up to ten runs and end each with an answer; as with
   the worker, what ends at once is committed together
 - ChatMind, its worker: the whole worker, 32 runs at once, which reads what each run begins with too
 - pgqueuer: five managers with a connection and a batch of ten each, its defaults otherwise
 - procrastinate: a worker with a pool of five and as many jobs at once, which deletes what is done
-
-The end of a run also commits a message, which no other queue does.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from pgqueuer.domain.types import QueueExecutionMode
 from bench.agent import AgentStores, agent_stores
 from bench.contest import Contender, contest, table, versions
 from bench.postgres import postgres, settings
+from bench.queue_raw import Raw, RawRuns, raw_pool
 from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import AgentSettings
@@ -44,49 +45,11 @@ from services.agent.domain.run_models import RunState, StopReason
 CONNECTIONS = 5
 BATCH = 10
 RUNS_AT_ONCE = 32
+RAW = "raw SKIP LOCKED, batch 10"
+RECORDED = "raw, with records"
 LEASE = timedelta(seconds=30)
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
 ANSWER = Draft(Role.ASSISTANT, "Nothing was to be done.")
-
-CREATE = """
-CREATE TABLE job (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    payload bytea NOT NULL,
-    taken boolean NOT NULL DEFAULT false
-);
-CREATE INDEX ON job (id) WHERE NOT taken;
-"""
-FILL = "INSERT INTO job (payload) SELECT 'nothing' FROM generate_series(1, $1)"
-TAKE = """
-UPDATE job SET taken = true
-WHERE id IN (SELECT id FROM job WHERE NOT taken ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
-RETURNING id
-"""
-END = "DELETE FROM job WHERE id = ANY ($1)"
-
-
-class Raw:
-    """SKIP LOCKED by hand."""
-
-    def __init__(self, pool: asyncpg.Pool, *, batch: int, jobs: int) -> None:
-        self.name = f"raw SKIP LOCKED, batch {batch}"
-        self._pool, self._batch, self._jobs = pool, batch, jobs
-
-    async def prepare(self) -> None:
-        """Jobs in the table."""
-        await self._pool.execute("TRUNCATE job")
-        await self._pool.execute(FILL, self._jobs)
-        await self._pool.execute("VACUUM ANALYZE job")
-
-    async def work(self) -> int:
-        """Take and end them."""
-        await asyncio.gather(*(self._consume() for _ in range(CONNECTIONS)))
-        return self._jobs
-
-    async def _consume(self) -> None:
-        async with self._pool.acquire() as session:
-            while taken := await session.fetch(TAKE, self._batch):
-                await session.execute(END, [row["id"] for row in taken])
 
 
 class BareQueue:
@@ -202,14 +165,6 @@ async def _nothing() -> None:
 
 
 @asynccontextmanager
-async def raw_pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
-    """The connections of the raw queue."""
-    async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
-        await pool.execute(CREATE)
-        yield pool
-
-
-@asynccontextmanager
 async def pgqueuer(dsn: str, *, jobs: int) -> AsyncIterator[Pgqueuer]:
     """pgqueuer with a connection for each manager."""
     sessions = [await asyncpg.connect(dsn) for _ in range(CONNECTIONS)]
@@ -238,7 +193,9 @@ async def measure(*, rounds: int, scale: float) -> None:
     runs = round(2000 * scale)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(postgres())
-        raw = await stack.enter_async_context(raw_pool(await server.create_database("raw")))
+        raw = await stack.enter_async_context(
+            raw_pool(await server.create_database("raw"), connections=CONNECTIONS)
+        )
         stores = await stack.enter_async_context(
             agent_stores(
                 await server.create_database("chatmind"),
@@ -248,8 +205,9 @@ async def measure(*, rounds: int, scale: float) -> None:
             )
         )
         contenders: list[Contender] = [
-            Raw(raw, batch=BATCH, jobs=round(20_000 * scale)),
-            Raw(raw, batch=1, jobs=round(3000 * scale)),
+            Raw(raw, name=RAW, batch=BATCH, jobs=round(20_000 * scale)),
+            Raw(raw, name="raw SKIP LOCKED, batch 1", batch=1, jobs=round(3000 * scale)),
+            RawRuns(raw, name=RECORDED, batch=BATCH, jobs=round(10_000 * scale)),
             BareQueue(stores, runs=runs),
             WholeWorker(stores, runs=runs),
             await stack.enter_async_context(
@@ -265,12 +223,13 @@ async def measure(*, rounds: int, scale: float) -> None:
         print(versions("asyncpg", "pgqueuer", "procrastinate", "psycopg"))
         scores = await contest(contenders, rounds=rounds, server=psutil.Process(server.pid))
     print()
-    print(table(scores, unit="jobs", reference=contenders[0].name))
-    plain, peer = scores[contenders[0].name].rate, scores[Pgqueuer.name].rate
+    print(table(scores, unit="jobs", reference=RAW))
+    plain, records, peer = (scores[name].rate for name in (RAW, RECORDED, Pgqueuer.name))
     for ours in (BareQueue.name, WholeWorker.name):
         rate = scores[ours].rate
         print(f"{ours}: {rate / peer:.2f} of pgqueuer (goal 1.50)")
         print(f"{ours}: {rate / plain:.2f} of the raw queue (goal .50)")
+        print(f"{ours}: {rate / records:.2f} of the raw queue with records")
 
 
 def main() -> None:
