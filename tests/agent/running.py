@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,6 +36,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from grpc import aio
 
+from cli.local.ports import free_ports
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
 from services.agent.domain.ports import Tool
 from services.agent.main import running_agent
@@ -284,24 +283,12 @@ def service_settings(
     )
 
 
-def free_port() -> int:
-    """A port below those that the system gives to clients, so that it can be bound again."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-
-
 class Process:
     """`python -m services.agent`, with the environment that a test gives it."""
 
     def __init__(self, database: str, keys: Keys, **variables: str) -> None:
         self.keys = keys
-        self.port = free_port()
+        self.port = next(free_ports())
         self._environment = {
             **{name: value for name, value in os.environ.items() if "OPENAI" not in name},
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "gen")]),

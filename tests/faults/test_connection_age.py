@@ -14,6 +14,7 @@ import pytest
 from chatmind.gateway.v1 import gateway_service_pb2 as pb
 from grpc import aio
 
+from cli.local.ports import free_ports
 from services.common import channel as channels
 from services.common.channel import open_channel
 from services.common.keepalive import CLIENT_KEEPALIVE
@@ -21,7 +22,7 @@ from services.common.server import RunningServer, serve
 from services.common.settings import ServerSettings
 from tests.calls import unary_unary
 from tests.common.serving import METHOD, SERVICE, RawHandler
-from tests.gateway.installation import ADMIN, bearer, free_port, open_installation
+from tests.gateway.installation import ADMIN, bearer, open_installation
 
 AGE = {"connection_seconds": 2, "connection_grace_seconds": 0.2}
 A, IN = 1, 1
@@ -132,7 +133,7 @@ async def test_a_new_replica_gets_calls_once_connections_have_aged(
     """T-S15: nobody has to be restarted, and no call fails."""
     options = (*CLIENT_KEEPALIVE, ("grpc.dns_min_time_between_resolutions_ms", 100))
     monkeypatch.setattr(channels, "CLIENT_KEEPALIVE", options)
-    port = free_port()
+    port = next(free_ports())
     first, second = f"127.0.0.1:{port}", f"127.0.0.2:{port}"
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(replica(first, tmp_path, connection_seconds=2))

@@ -1,8 +1,6 @@
 """A gateway with an agent service and a knowledge service behind it, all over real gRPC."""
 
 import asyncio
-import random
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
+from cli.local.ports import free_ports
 from services.common.clock import now
 from services.common.identity import Identity, IdentityVerifier, Role, load_trusted_keys
 from services.common.interceptors import interceptor_chain
@@ -55,7 +54,7 @@ class Upstream:
     name: str
     identity_dir: Path
     register: Callable[[aio.Server], None]
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=lambda: next(free_ports()))
     server: aio.Server | None = None
 
     async def start(self) -> None:
@@ -210,18 +209,6 @@ def write_identity_keys(folder: Path) -> None:
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (folder / "gateway.pem").write_bytes(private)
     (folder / "trusted/gateway.pub").write_bytes(public)
-
-
-def free_port() -> int:
-    """A port below those that the system gives to clients, so that it can be bound again."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from chatmind.gateway.v1 import access_service_pb2, access_service_pb2_grpc
 from grpc import aio
 
+from cli.local.ports import free_ports
 from services.gateway.api.methods import services
 from services.gateway.domain.keys import parse
 from tests.gateway.installation import (
     ENOUGH,
     Installation,
     bearer,
-    free_port,
     write_identity_keys,
 )
 
@@ -37,7 +37,7 @@ def environment(folder: Path, database: str, **variables: str) -> dict[str, str]
         "PYTHONPATH": f"{ROOT}:{ROOT / 'gen'}",
         "CHATMIND_DATABASE_URL": database,
         "CHATMIND_GATEWAY_IDENTITY_DIR": str(folder / "identity"),
-        "CHATMIND_GATEWAY_LISTEN": f"127.0.0.1:{free_port()}",
+        "CHATMIND_GATEWAY_LISTEN": f"127.0.0.1:{next(free_ports())}",
         "CHATMIND_GATEWAY_HTTP_LISTEN": "127.0.0.1:0",
         **variables,
     }
@@ -117,7 +117,7 @@ class TestProcess:
         assert secret.split("_")[2] not in log
 
     async def test_what_keeps_it_from_starting_is_told_in_a_line(self, tmp_path: Path) -> None:
-        nowhere = f"postgresql://someone:secret@127.0.0.1:{free_port()}/none"
+        nowhere = f"postgresql://someone:secret@127.0.0.1:{next(free_ports())}/none"
         told = environment(tmp_path, nowhere)
 
         code, log = await run(told, "migrate")

@@ -13,6 +13,7 @@ from chatmind.agent.v1 import run_service_pb2 as pb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc import aio
 
+from cli.local.ports import free_ports
 from services.common.channel import OutgoingCalls, open_channel
 from services.common.clock import now
 from services.common.errors import NotFoundError, ServiceError, UnavailableError
@@ -26,7 +27,7 @@ from services.gateway.domain.errors import ServiceUnavailableError
 from services.gateway.domain.messages import Message, RunState, RunUpdate, Told
 from services.gateway.domain.models import RunId, SessionId
 from services.gateway.domain.ports import Place
-from tests.gateway.installation import ENOUGH, eventually, free_port
+from tests.gateway.installation import ENOUGH, eventually
 from tests.servicers import incomplete
 
 ADA, BOB = Identity("acme", "ada"), Identity("acme", "bob")
@@ -143,7 +144,7 @@ class Server(run_service_pb2_grpc.RunServiceServicer):
     def __init__(self, *plays: Play) -> None:
         self.calls: list[Call] = []
         self.key = Ed25519PrivateKey.generate()
-        self.port = free_port()
+        self.port = next(free_ports())
         self._plays = list(plays)
         self._server: aio.Server | None = None
 
