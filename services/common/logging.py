@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 
@@ -26,7 +28,7 @@ def configure_logging(service: str, *, level: str = "info") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Log(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(service=service)
@@ -39,6 +41,26 @@ def configure_logging(service: str, *, level: str = "info") -> None:
     )
     of_libraries.addFilter(_is_worth_logging)
     logging.basicConfig(handlers=[of_libraries], level=logging.WARNING)
+
+
+class _Log:
+    """A file of which lines are missing where they cannot be written.
+
+    A disk that is full, or a reader that is gone, must not fail what is logged.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write what can be written."""
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Have it written now."""
+        with suppress(OSError):
+            self._file.flush()
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

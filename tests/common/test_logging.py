@@ -1,6 +1,7 @@
 """The log of a process, which is the whole process's."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -49,6 +50,22 @@ class TestConfigureLogging:
         (line,) = logged(f"structlog.get_logger('x').info('got', value={value!r})")
 
         assert line["value"] == value
+
+    def test_a_log_that_cannot_be_written_fails_nothing(self) -> None:
+        body = "for _ in range(1000): structlog.get_logger('x').error('lost')\nprint('still here')"
+        nobody_reads, log = os.pipe()
+        os.close(nobody_reads)
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-c", _PROGRAM.format(body=body, level="info")],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                check=False,
+            )
+        finally:
+            os.close(log)
+
+        assert ended.stdout == b"still here\n"
 
     def test_libraries_log_in_the_same_form_from_warnings_on(self) -> None:
         lines = logged(
