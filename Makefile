@@ -76,10 +76,10 @@ test: setup ## the whole test suite, on up to four cores (PYTEST_ARGS=...)
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 test-unit: setup ## the tests that need no running system
-	$(BIN)/pytest --ignore=tests/e2e $(PYTEST_ARGS)
+	$(BIN)/pytest --ignore=tests/e2e --ignore=tests/chaos $(PYTEST_ARGS)
 
 test-e2e: setup ## the tests of the running system
-	$(BIN)/pytest tests/e2e $(PYTEST_ARGS)
+	$(BIN)/pytest tests/e2e tests/chaos $(PYTEST_ARGS)
 
 chaos: setup ## break everything while 1,000 runs go on, and look for what got lost: about 5 minutes
 	CHATMIND_CHAOS=long $(BIN)/pytest tests/chaos/test_campaign.py -s $(PYTEST_ARGS)
