@@ -111,6 +111,8 @@ class ContextReader:
             raise FencedError
         if not _has_agent(held):
             raise AgentDeletedError.of(claim.run.agent_id)
+        if not found.said:
+            raise FencedError  # its session was deleted between the two statements
         run = run_of(held)
         messages = [message_of(row) for row in found.said]
         turn = sum(row["turn"] == run.turn for row in found.said)

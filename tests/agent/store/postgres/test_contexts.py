@@ -12,7 +12,7 @@ from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import RunState, StopReason
-from services.common.db import Pool
+from services.common.db import Pool, connection
 from tests.contracts.agent_stores import (
     ALICE,
     LEASE,
@@ -20,11 +20,13 @@ from tests.contracts.agent_stores import (
     Stores,
     agent_pool,
     answer,
+    postgres_stores,
     together_stores,
 )
 
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
 RUNS = 20
+_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 
 @pytest.fixture
@@ -124,6 +126,23 @@ class TestContext:
 
         told = {at: type(each) for at, each in enumerate(contexts) if not _is_context(each)}
         assert told == {4: asyncpg.DataError}
+
+    async def test_a_session_deleted_amid_the_reading_is_no_longer_the_workers(
+        self, pool: Pool
+    ) -> None:
+        stores = postgres_stores(pool)
+        await stores.started()
+        [claim] = await stores.queue.claim(lease=LEASE, most=1)
+        async with connection(pool) as other:
+            async with other.transaction():
+                await other.execute("LOCK TABLE chat_message IN ACCESS EXCLUSIVE MODE")
+                reading = asyncio.create_task(stores.queue.context(claim))
+                while not await other.fetchval(_WAITS):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                for table in ("chat_message", "tool_call", "run", "chat_session"):
+                    await other.execute(f"DELETE FROM {table}")
+            with pytest.raises(FencedError):
+                await reading
 
 
 def _is_context(read: RunContext | BaseException) -> TypeGuard[RunContext]:
