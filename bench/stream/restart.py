@@ -16,10 +16,9 @@ from services.common.ids import new_id
 from services.common.tasks import background_tasks
 from tests.chaos import evidence
 from tests.chaos.checker import violations
-from tests.chaos.clients import Door, follow
+from tests.chaos.clients import Door, any_gateway, follow
 from tests.chaos.history import Outcome, Submit, Subscription
 from tests.chaos.system import Size, System, open_system
-from tests.chaos.test_restart import any_gateway
 
 SIZE = Size(workers=2, gateways=3, lease=5.0)
 CALLERS, SESSIONS, REPLACED = 8, 30, 20

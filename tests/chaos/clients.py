@@ -1,6 +1,7 @@
 """The users of a campaign: they send, repeat what got no answer, follow sessions and resume."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +31,9 @@ CHANNEL = [
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 400),
 ]
+_BALANCED = json.dumps(
+    {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
+)
 
 # After one of these, the call may have had its effect or not.
 _UNDECIDED = {
@@ -195,6 +199,15 @@ def _write_down(
 async def open_door(address: str, system: System) -> AsyncIterator[Door]:
     """A door at an address, for as long as the block lasts."""
     async with aio.insecure_channel(address, options=CHANNEL) as channel:
+        yield Door(channel, system.metadata)
+
+
+@asynccontextmanager
+async def any_gateway(system: System) -> AsyncIterator[Door]:
+    """A way in by whichever gateway says that it serves."""
+    target = "ipv4:" + ",".join(gateway.address for gateway in system.gateways)
+    options = [*CHANNEL, ("grpc.service_config", _BALANCED)]
+    async with aio.insecure_channel(target, options=options) as channel:
         yield Door(channel, system.metadata)
 
 

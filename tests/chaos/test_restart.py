@@ -1,9 +1,7 @@
 """Gateways are replaced one after the other while users call; nobody may notice."""
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -11,25 +9,14 @@ from grpc import aio
 
 from services.common.tasks import background_tasks
 from tests.chaos import mutations
-from tests.chaos.clients import CHANNEL, Clients, Door
+from tests.chaos.clients import Clients, Door, any_gateway
 from tests.chaos.system import Slot, System, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CALLERS = 16
 ROUNDS = 2
-BALANCED = json.dumps(
-    {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
-)
-
-
-@asynccontextmanager
-async def any_gateway(system: System) -> AsyncIterator[Door]:
-    """A way in by whichever gateway says that it serves."""
-    target = "ipv4:" + ",".join(gateway.address for gateway in system.gateways)
-    options = [*CHANNEL, ("grpc.service_config", BALANCED)]
-    async with aio.insecure_channel(target, options=options) as channel:
-        yield Door(channel, system.metadata)
+TRIES = 10
 
 
 async def replace_all(system: System, clients: Clients, **environment: str) -> Counter[str]:
@@ -93,7 +80,11 @@ async def replaced(system: System, **environment: str) -> None:
 async def test_without_the_drain_the_suite_goes_red(
     system: System, clients: Clients, undrained: dict[str, str]
 ) -> None:
-    """Gateways that stop without saying so first make calls fail."""
-    endings = await replace_all(system, clients, **undrained)
+    """Gateways that stop without saying so first make calls fail, if not at each stop."""
+    endings: Counter[str] = Counter()
+    for _ in range(TRIES):
+        endings += await replace_all(system, clients, **undrained)
+        if endings.total() > endings["OK"]:
+            break
 
     assert endings.total() > endings["OK"]
