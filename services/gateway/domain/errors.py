@@ -74,7 +74,7 @@ class AgentDeletedError(FailedPreconditionError):
 
 
 class QueueFullError(ResourceExhaustedError):
-    """Too many messages are waiting in the session."""
+    """Too many messages of the session, or of the tenant, wait."""
 
     reason = "QUEUE_FULL"
 
