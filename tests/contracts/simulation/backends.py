@@ -127,14 +127,14 @@ class MemoryBackend:
         self.now += seconds
 
     def jump(self, seconds: float) -> None:
-        for held in self._database.runs.values():
-            if held.lease_until is not None:
-                held.lease_until -= timedelta(seconds=seconds)
+        for stored in self._database.runs.values():
+            if stored.lease_until is not None:
+                stored.lease_until -= timedelta(seconds=seconds)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
             {session: tuple(said) for session, said in self._database.messages.items()},
-            {run_id: held.run for run_id, held in self._database.runs.items()},
+            {run_id: stored.run for run_id, stored in self._database.runs.items()},
         )
 
     def close(self) -> None:
