@@ -35,7 +35,10 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 class HintingJournal:
-    """A `RunJournal` that makes drafts fit, writes them to another and hints at each write."""
+    """A `RunJournal` that makes drafts fit, writes them to another and hints at each write.
+
+    The methods are explained there.
+    """
 
     def __init__(self, journal: RunJournal, *, session_id: SessionId, notifier: Notifier) -> None:
         self._journal = journal
