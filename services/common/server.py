@@ -25,8 +25,14 @@ HealthContext: TypeAlias = (
     "aio.ServicerContext[health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse]"
 )
 
+# Ten times what a gateway may have under way. From a thousand calls on that wait to be taken up, as
+# they do where very many come at one moment, grpc would cancel some: callers could not tell why.
+_MOST_PENDING = 30_000
+
 _OPTIONS = (
     *SERVER_KEEPALIVE,
+    ("grpc.server.max_pending_requests", _MOST_PENDING),
+    ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
     ("grpc.so_reuseport", 0),
     ("grpc.max_metadata_size", 32 * 1024),
 )

@@ -87,6 +87,17 @@ class TestServing:
         async with running(settings(tmp_path)) as (_, channel):
             assert await unary_unary(channel, METHOD)(b"hi") == b"hi"
 
+    async def test_of_thousands_of_calls_at_one_moment_none_is_cancelled(
+        self, tmp_path: Path
+    ) -> None:
+        async with running(settings(tmp_path)) as (_, channel):
+            ask = unary_unary(channel, METHOD)
+            await ask(b"hi")
+
+            answers = await asyncio.gather(*(ask(b"hi") for _ in range(5000)))
+
+            assert answers == [b"hi"] * 5000
+
     @pytest.mark.parametrize("service", ["", SERVICE])
     async def test_it_is_healthy_as_a_whole_and_by_service(
         self, tmp_path: Path, service: str
