@@ -1,7 +1,7 @@
 """Keeping a session, whatever it leads to."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -60,8 +60,14 @@ class TestKeepSession:
 
         assert seen == [(1, 1), (2, 1), (3, 1)]
         assert server.open == 0
-        causes = [(entry["session"], entry["cause"]) for entry in logged]
-        assert causes == [("line", "ConnectionResetError('by peer')")] * 2
+        assert logged == [
+            {
+                "event": "session lost",
+                "session": "line",
+                "cause": "ConnectionResetError('by peer')",
+                "log_level": "warning",
+            }
+        ]
 
     async def test_attempts_at_a_server_that_is_away_are_spaced(
         self, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +90,115 @@ class TestKeepSession:
 
         with pytest.raises(LookupError):
             await keep_session("line", Server().session, use)
+
+
+class TestLog:
+    """An outage of any length is some lines in the log, not one for each attempt."""
+
+    @pytest.fixture(autouse=True)
+    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "_FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(keeping, "_LONGEST_PAUSE", 0.02)
+
+    async def test_a_session_that_cannot_be_made_is_told_once(self) -> None:
+        server = Server()
+        server.away = True
+
+        with capture_logs() as logged:
+            await self._kept(server, until=lambda: server.opened >= 10)
+
+        assert [line["event"] for line in logged] == ["session cannot be opened"]
+        assert logged[0]["cause"] == "ConnectionRefusedError('nobody listens')"
+
+    async def test_a_long_outage_is_told_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "_REMIND", 0.1)
+        server, clock = Server(), asyncio.get_running_loop().time
+        server.away = True
+        began = clock()
+
+        with capture_logs() as logged:
+            await self._kept(server, until=lambda: len(logged) == 3)
+
+        assert clock() - began >= 0.2
+        assert server.opened > 3
+
+    async def test_its_end_is_told_once(self) -> None:
+        server = Server()
+        server.away = True
+
+        with capture_logs() as logged:
+            kept = asyncio.create_task(
+                self._kept(server, until=lambda: logged[-1:] == [self._back()])
+            )
+            await self._until(lambda: server.opened >= 3)
+            server.away = False
+            await kept
+
+        assert [line["log_level"] for line in logged] == ["warning", "info"]
+
+    async def test_each_of_two_outages_is_told(self) -> None:
+        server, lost = Server(), asyncio.Event()
+
+        with capture_logs() as logged:
+            kept = asyncio.create_task(
+                self._kept(server, lost=lost, until=lambda: logged.count(self._back()) == 2)
+            )
+            await self._until(lambda: server.open == 1)
+            lost.set()
+            await self._until(lambda: logged.count(self._back()) == 1)
+            lost.set()
+            await kept
+
+        assert [line["event"] for line in logged] == ["session lost", "session is back"] * 2
+
+    async def test_sessions_that_never_last_are_one_outage(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keeping, "_LONGEST_PAUSE", 30)
+        server, lost = Server(), asyncio.Event()
+
+        with capture_logs() as logged:
+            kept = asyncio.create_task(
+                self._kept(server, lost=lost, until=lambda: server.opened >= 4)
+            )
+            while not kept.done():
+                lost.set()
+                await asyncio.sleep(0.001)
+            await kept
+
+        assert [line["event"] for line in logged] == ["session lost"]
+
+    @staticmethod
+    def _back() -> dict[str, str]:
+        return {"event": "session is back", "session": "line", "log_level": "info"}
+
+    async def _kept(
+        self,
+        server: Server,
+        *,
+        until: Callable[[], bool],
+        lost: asyncio.Event | None = None,
+    ) -> None:
+        """Keep a session, which is lost whenever that is said, until something holds."""
+        lost = lost or asyncio.Event()
+
+        async def use(_: int) -> None:
+            await lost.wait()
+            lost.clear()
+            raise UnavailableError("Lost.") from ConnectionResetError("by peer")
+
+        kept = asyncio.create_task(keep_session("line", server.session, use))
+        try:
+            await self._until(until)
+        finally:
+            kept.cancel()
+            await asyncio.gather(kept, return_exceptions=True)
+
+    @staticmethod
+    async def _until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():  # noqa: ASYNC110 - conditions of any kind
+                await asyncio.sleep(0.001)
 
 
 class TestWatchedBy:
