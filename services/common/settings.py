@@ -1,31 +1,43 @@
 """What the settings of all services share: frozen, from the environment, every number bounded."""
 
+import os
+import re
 import sys
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, SecretStr, StringConstraints, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _LAST_PORT = 65_535
-_HOST_AND_PORT = r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"
+_HOST_AND_PORT = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_OF_ALL = "CHATMIND_"
+# What Kubernetes sets for a Service that is called chatmind-agent, for example.
+_OF_KUBERNETES = re.compile(
+    r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$"
+)
 
 
-def _port_in_range(address: str) -> str:
+def _address(address: str) -> str:
+    if not _HOST_AND_PORT.fullmatch(address):
+        raise ValueError("must be host:port, such as 127.0.0.1:8050")
     if int(address.rpartition(":")[2]) > _LAST_PORT:
         raise ValueError(f"the port must be at most {_LAST_PORT}")
     return address
 
 
-Address = Annotated[
-    str, StringConstraints(pattern=f"^{_HOST_AND_PORT}"), AfterValidator(_port_in_range)
-]
+def _target(target: str) -> str:
+    _address(target.removeprefix("dns:///"))
+    return target
+
+
+Address = Annotated[str, AfterValidator(_address)]
 """A `host:port` to listen on, such as `0.0.0.0:8050` or `[::]:8050`; with port 0 the system
 chooses."""
 
-Target = Annotated[
-    str, StringConstraints(pattern=f"^(dns:///)?{_HOST_AND_PORT}"), AfterValidator(_port_in_range)
-]
+Target = Annotated[str, AfterValidator(_target)]
 """A `host:port` to call, or `dns:///host:port` for a name that resolves to every replica."""
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
@@ -103,23 +115,86 @@ class DatabaseSettings(ServerSettings):
 def read_settings(settings: type[SettingsT]) -> SettingsT:
     """Read settings from the environment; wrong ones are named on stderr and end the process.
 
-    The exit status is then 2. The wrong values are never shown: they may be secrets.
+    The exit status is then 2. The wrong values are never shown: they may be secrets. Variables with
+    the prefix of these settings that set nothing are named as well, but end nothing.
     """
+    sys.stderr.writelines(f"warning: {line}\n" for line in misspelled(settings))
     try:
         return settings()
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False, include_context=False)
-        lines = [f"{_variable(settings, problem['loc'])}: {problem['msg']}" for problem in problems]
-    except SettingsError as error:
-        # A value that should be JSON is not; the message names the field only.
-        lines = [str(error)]
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    except (ValidationError, SettingsError) as error:
+        sys.stderr.writelines(f"{line}\n" for line in _problems(settings, error))
     sys.exit(2)
+
+
+def wrong_settings(settings: type[BaseSettings], told: Mapping[str, str]) -> list[str]:
+    """What `read_settings` would say is wrong if the variables `told` were set besides."""
+    given: dict[str, Any] = {
+        key: told[variable] for variable, key in _variables(settings).items() if variable in told
+    }
+    try:
+        settings(**given)
+    except (ValidationError, SettingsError) as error:
+        return _problems(settings, error)
+    return []
+
+
+def misspelled(
+    *settings: type[BaseSettings],
+    besides: frozenset[str] = frozenset(),
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[str]:
+    """A line for each variable that looks as if it set something, and sets nothing.
+
+    Args:
+        settings: what may be set. Of one class alone, only variables with its own prefix are looked
+            at, since the others may be another service's.
+        besides: other variables that have a meaning.
+        environment: the variables, and their values.
+    """
+    known = {variable for each in settings for variable in _variables(each)} | besides
+    prefix = _prefix(settings[0]) if len(settings) == 1 else _OF_ALL
+    for name, value in sorted(environment.items()):
+        # Where settings are read, upper and lower case are one.
+        variable = name.upper()
+        looks_like_one = variable.startswith(prefix) and not _OF_KUBERNETES.search(variable)
+        if value and looks_like_one and variable not in known:
+            nearest = get_close_matches(variable, known, n=1, cutoff=0.8)
+            advice = f"; did you mean {nearest[0]}?" if nearest else ""
+            yield f"{name} is not a setting of ChatMind{advice}"
+
+
+def _problems(settings: type[BaseSettings], error: ValidationError | SettingsError) -> list[str]:
+    if isinstance(error, SettingsError):
+        # A value that should be JSON is not; the message names the field only.
+        return [str(error)]
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    return [
+        f"{_variable(settings, each['loc'])}: {each['msg'].removeprefix('Value error, ')}"
+        for each in problems
+    ]
+
+
+def _prefix(settings: type[BaseSettings]) -> str:
+    return str(settings.model_config.get("env_prefix", ""))
+
+
+def _variables(settings: type[BaseSettings]) -> dict[str, str]:
+    """All variables that are read, each with the argument that it stands for."""
+    variables: dict[str, str] = {}
+    for name, field in settings.model_fields.items():
+        match field.validation_alias:
+            case AliasChoices(choices=choices):
+                variables |= {str(choice): str(choice) for choice in choices}
+            case str(alias):
+                variables[alias] = alias
+            case _:
+                variables[f"{_prefix(settings)}{name.upper()}"] = name
+    return variables
 
 
 def _variable(settings: type[BaseSettings], location: tuple[int | str, ...]) -> str:
     """The environment variable from which a location in the settings is read."""
-    prefix = str(settings.model_config.get("env_prefix", ""))
+    prefix = _prefix(settings)
     if not location:
         return f"{prefix}*"
     name = "_".join(str(part) for part in location).upper()

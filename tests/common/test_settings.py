@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
-from pydantic import Field, PostgresDsn, SecretStr, StringConstraints, ValidationError
+from pydantic import AliasChoices, Field, PostgresDsn, SecretStr, StringConstraints, ValidationError
 
 from services.common.settings import (
     Address,
     DatabaseSettings,
     ServerSettings,
     Target,
+    misspelled,
     read_settings,
     settings_config,
+    wrong_settings,
 )
 
 SECRET = "hunter2hunter2"
@@ -29,6 +31,17 @@ class ExampleSettings(ServerSettings):
     token: Annotated[SecretStr, Field(min_length=8)] = SecretStr("long enough")
     mode: Annotated[str, StringConstraints(pattern="^(a|b)$")] = "a"
     weights: dict[str, float] = Field(default_factory=dict)
+    place: str = Field(
+        default="", validation_alias=AliasChoices("CHATMIND_EXAMPLE_PLACE", "EXAMPLE_PLACE")
+    )
+
+
+class OtherSettings(ServerSettings):
+    """Settings of another service."""
+
+    model_config = settings_config("CHATMIND_OTHER_")
+
+    listen: Address = "127.0.0.1:8052"
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +132,105 @@ class TestReadSettings:
 
         assert told
         assert SECRET[:7] not in told
+
+
+class TestWrongSettings:
+    def test_what_is_to_be_told_besides_counts_as_set(
+        self, environment: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        environment.delenv("CHATMIND_EXAMPLE_IDENTITY_DIR")
+        environment.delenv("CHATMIND_DATABASE_URL")
+        told = {
+            "CHATMIND_EXAMPLE_IDENTITY_DIR": str(tmp_path),
+            "CHATMIND_DATABASE_URL": "postgresql://127.0.0.1/chatmind",
+            "CHATMIND_EXAMPLE_PLACE": "here",
+            "CHATMIND_OTHER_LISTEN": "not for this one",
+        }
+
+        assert wrong_settings(ExampleSettings, told) == []
+        assert [line.partition(":")[0] for line in wrong_settings(ExampleSettings, {})] == [
+            "CHATMIND_EXAMPLE_IDENTITY_DIR",
+            "CHATMIND_DATABASE_URL",
+        ]
+
+    def test_it_is_told_in_words_and_by_variable(self, environment: pytest.MonkeyPatch) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_GRACE_SECONDS", "-1")
+
+        assert wrong_settings(ExampleSettings, {"CHATMIND_EXAMPLE_LISTEN": "foo"}) == [
+            "CHATMIND_EXAMPLE_LISTEN: must be host:port, such as 127.0.0.1:8050",
+            "CHATMIND_EXAMPLE_GRACE_SECONDS: Input should be greater than or equal to 0",
+        ]
+
+
+class TestMisspelled:
+    @pytest.mark.parametrize(
+        ("variable", "advice"),
+        [
+            ("CHATMIND_EXAMPLE_DRAIN_SECOND", "; did you mean CHATMIND_EXAMPLE_DRAIN_SECONDS?"),
+            ("chatmind_example_listn", "; did you mean CHATMIND_EXAMPLE_LISTEN?"),
+            ("CHATMIND_EXAMPLE_DATABASE_URL", "; did you mean CHATMIND_DATABASE_URL?"),
+            ("CHATMIND_EXAMPLE_PLAICE", "; did you mean CHATMIND_EXAMPLE_PLACE?"),
+            ("CHATMIND_EXAMPLE_XYZZYXYZZYXYZZYXYZZY", ""),
+        ],
+    )
+    def test_what_sets_nothing_is_named_with_what_may_be_meant(
+        self, variable: str, advice: str
+    ) -> None:
+        assert list(misspelled(ExampleSettings, environment={variable: "5"})) == [
+            f"{variable} is not a setting of ChatMind{advice}"
+        ]
+
+    @pytest.mark.parametrize(
+        "variable",
+        [
+            "CHATMIND_EXAMPLE_LISTEN",
+            "chatmind_example_listen",
+            "CHATMIND_EXAMPLE_PLACE",
+            "EXAMPLE_PLAICE",
+            "CHATMIND_OTHER_LISTN",
+            "CHATMIND_DATABSE_URL",
+            "CHATMIND_EXAMPLE_SERVICE_HOST",
+            "CHATMIND_EXAMPLE_SERVICE_PORT_GRPC",
+            "CHATMIND_EXAMPLE_PORT",
+            "CHATMIND_EXAMPLE_PORT_8051_TCP_ADDR",
+        ],
+    )
+    def test_what_sets_something_or_is_for_another_is_not(self, variable: str) -> None:
+        assert list(misspelled(ExampleSettings, environment={variable: "5"})) == []
+
+    def test_an_empty_one_is_not(self) -> None:
+        assert list(misspelled(ExampleSettings, environment={"CHATMIND_EXAMPLE_LISTN": ""})) == []
+
+    def test_for_all_services_at_once_all_variables_of_chatmind_are_looked_at(self) -> None:
+        environment = {
+            "CHATMIND_EXAMPLE_LISTEN": "a:1",
+            "CHATMIND_OTHER_LISTN": "a:1",
+            "CHATMIND_DATABSE_URL": "x",
+            "CHATMIND_API_KEY": "x",
+            "OTHER": "x",
+        }
+        told = misspelled(
+            *(ExampleSettings, OtherSettings),
+            besides=frozenset({"CHATMIND_API_KEY"}),
+            environment=environment,
+        )
+
+        assert [line.partition("did you mean ")[2] for line in told] == [
+            "CHATMIND_DATABASE_URL?",
+            "CHATMIND_OTHER_LISTEN?",
+        ]
+
+    def test_a_service_says_so_at_its_start_and_starts(
+        self, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        environment.setenv("CHATMIND_EXAMPLE_GRACE_SECOND", SECRET)
+        settings = read_settings(ExampleSettings)
+
+        assert settings.grace_seconds == 5
+        assert capsys.readouterr().err == (
+            "warning: CHATMIND_EXAMPLE_GRACE_SECOND is not a setting of ChatMind; "
+            "did you mean CHATMIND_EXAMPLE_GRACE_SECONDS?\n"
+        )
 
 
 class TestAddress:
