@@ -102,7 +102,7 @@ def read_key(key_file: Path | None) -> str:
     """
     if key_file is None and (key := os.environ.get("CHATMIND_API_KEY")):
         return _checked(key, "CHATMIND_API_KEY")
-    data_dir = Path(os.environ.get("CHATMIND_DATA_DIR", DEFAULT_DATA_DIR))
+    data_dir = Path(os.environ.get("CHATMIND_DATA_DIR") or DEFAULT_DATA_DIR)
     path = key_file or data_dir / KEY_FILE_NAME
     try:
         return _checked(path.read_text(encoding="ascii"), str(path))

@@ -80,12 +80,15 @@ class Layout:
 
 
 def plan_layout(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Layout:
-    """The default addresses, unless CHATMIND_<SERVICE>_LISTEN and the like set others."""
+    """The default addresses, unless CHATMIND_<SERVICE>_LISTEN and the like set others.
+
+    An empty variable counts as unset.
+    """
     grpc = {
-        name: environment.get(f"CHATMIND_{name.upper()}_LISTEN", address)
+        name: environment.get(f"CHATMIND_{name.upper()}_LISTEN") or address
         for name, address in _GRPC.items()
     }
-    return Layout(grpc, environment.get("CHATMIND_GATEWAY_HTTP_LISTEN", _HTTP), data_dir)
+    return Layout(grpc, environment.get("CHATMIND_GATEWAY_HTTP_LISTEN") or _HTTP, data_dir)
 
 
 def plan_services(

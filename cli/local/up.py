@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cli.client import connect, read_key
-from cli.local.addresses import wait_until_free
+from cli.local.addresses import check_addresses, wait_until_free
 from cli.local.database import owned_database
 from cli.local.errors import StartError
 from cli.local.identity_keys import ensure_identity_keys
 from cli.local.postgres import EmbeddedPostgres
 from cli.local.services import Layout, plan_layout, plan_services
+from cli.local.settings import check_settings
 from cli.local.starter import ensure_starter
 from cli.local.supervisor import keep_running, services_running
 from cli.output import Output
@@ -21,6 +22,7 @@ from services.common.tasks import task_group
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LEAVE_SECONDS = 20.0
+_NOT_YET_KNOWN = "postgresql://"
 
 
 async def run_everything(data_dir: Path, output: Output) -> None:
@@ -41,7 +43,7 @@ async def run_everything(data_dir: Path, output: Output) -> None:
 
 
 async def _run(data_dir: Path, output: Output) -> None:
-    layout = _prepared(data_dir)
+    layout = _prepared(data_dir, output)
     # The database first: it tells at once where ChatMind already runs, whose addresses stay taken.
     async with _database(data_dir, output) as (server, database_url):
         await wait_until_free(layout.listening, patience=_LEAVE_SECONDS)
@@ -53,9 +55,12 @@ async def _run(data_dir: Path, output: Output) -> None:
             await keep_running(processes, output, database=server)
 
 
-def _prepared(data_dir: Path) -> Layout:
-    """The layout, with the folders and keys it needs in place."""
+def _prepared(data_dir: Path, output: Output) -> Layout:
+    """The layout, its settings checked, with the folders and keys it needs in place."""
     layout = plan_layout(data_dir)
+    given = os.environ.get("CHATMIND_DATABASE_URL") or _NOT_YET_KNOWN
+    check_settings(plan_services(layout, database_url=given), output)
+    check_addresses(layout.listening)
     try:
         for folder in (data_dir, layout.logs):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.local.addresses import wait_until_free
+from cli.local.addresses import check_addresses, wait_until_free
 from cli.local.errors import StartError
 from cli.local.ports import free_ports
 
@@ -51,18 +51,22 @@ class TestWaitUntilFree:
 
         await wait_until_free({"A_LISTEN": wanted}, patience=0)
 
+
+class TestCheckAddresses:
+    def test_one_that_is_free_or_in_use_is_an_address(self, taken: socket.socket) -> None:
+        check_addresses({"A": address(taken), "B": f"127.0.0.1:{next(free_ports())}"})
+
     @pytest.mark.parametrize(
         "wrong",
         ["", "8050", ":8050", "localhost", "127.0.0.1:", "127.0.0.1:0", "a:65536", "a:-1", "a:x"],
     )
-    async def test_what_is_no_address_is_told(self, wrong: str) -> None:
+    def test_what_is_no_address_is_told_by_its_variable(self, wrong: str) -> None:
         with pytest.raises(StartError) as caught:
-            await wait_until_free({"A_LISTEN": wrong}, patience=0)
+            check_addresses({"A_LISTEN": wrong})
 
-        assert str(caught.value) == (
-            f"{wrong!r} is not an address to listen on, such as 127.0.0.1:8050"
-        )
+        assert str(caught.value) == "A_LISTEN: must be host:port, such as 127.0.0.1:8050"
 
-    async def test_an_address_of_another_machine_is_told(self) -> None:
-        with pytest.raises(StartError, match=r"^cannot listen on 192\.0\.2\.1:8050: Cannot assign"):
-            await wait_until_free({"A_LISTEN": "192.0.2.1:8050"}, patience=0)
+    def test_an_address_of_another_machine_is_told(self) -> None:
+        told = r"^A_LISTEN: cannot listen on 192\.0\.2\.1:8050: Cannot assign"
+        with pytest.raises(StartError, match=told):
+            check_addresses({"A_LISTEN": "192.0.2.1:8050"})

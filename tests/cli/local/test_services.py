@@ -29,6 +29,7 @@ class TestPlanLayout:
         told = {
             "CHATMIND_AGENT_LISTEN": "0.0.0.0:9051",
             "CHATMIND_GATEWAY_HTTP_LISTEN": "0.0.0.0:9080",
+            "CHATMIND_GATEWAY_LISTEN": "",
         }
         layout = plan_layout(tmp_path, told)
 

@@ -89,7 +89,7 @@ def machine(tmp_path: Path) -> Machine:
     package = tmp_path / "path/services"
     for name in SERVICES:
         (package / name).mkdir(parents=True)
-        (package / name / "__init__.py").touch()
+        (package / name / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
         (package / name / "__main__.py").write_text(module(name), encoding="utf-8")
     (package / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
     ports = free_ports()
@@ -183,6 +183,32 @@ class TestRunning:
             "no [2Jmodel [red]at all",
         ]
         assert machine.is_quiet
+
+
+class TestSettings:
+    def test_wrong_ones_are_all_named_before_anything_starts(self, machine: Machine) -> None:
+        wrong = {"CHATMIND_GATEWAY_LISTEN": "foo", "CHATMIND_AGENT_LEASE_SECONDS": "soon"}
+        with started(machine, **wrong, CHATMIND_DATABASE_URL="") as process:
+            out, err = process.communicate(timeout=30)
+
+        assert (process.returncode, out) == (1, "")
+        assert sorted(line.removeprefix("error: ").split(":")[0] for line in err.splitlines()) == [
+            "CHATMIND_AGENT_LEASE_SECONDS",
+            "CHATMIND_GATEWAY_LISTEN",
+        ]
+        assert not machine.data_dir.exists()
+
+    def test_misspelled_ones_are_told_and_hinder_nothing(self, machine: Machine) -> None:
+        with started(machine, CHATMIND_AGENT_LEASE_SECOND="5") as process:
+            ready = read_line(process)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+
+        assert ready.startswith("ready ")
+        assert err.splitlines()[0] == (
+            "warning: CHATMIND_AGENT_LEASE_SECOND is not a setting of ChatMind; "
+            "did you mean CHATMIND_AGENT_LEASE_SECONDS?"
+        )
 
 
 class TestNotRunning:
