@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2
 from cli.local.errors import EndedError, StartError
 from cli.local.logs import rotate, tail
 from cli.local.services import LocalService
+from cli.local.signals import send
 from services.common.tasks import task_group
 
 _POLL_SECONDS = 0.05
@@ -109,12 +110,10 @@ class ServiceProcess:
             return
         try:
             async with asyncio.timeout(self._pace.stop):
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
+                send(process, signal.SIGTERM)
                 await process.wait()
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            send(process, signal.SIGKILL)
             await process.wait()
 
     def log_tail(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.local.launch import Launch
+from cli.local.signals import send
 
 _FORCED_GRACE = 5.0
 
@@ -62,7 +63,7 @@ async def stop(process: Process, *, grace: float) -> None:
     for number, patience in steps:
         if process.returncode is not None:
             return
-        process.send_signal(number)
+        send(process, number)
         try:
             await asyncio.wait_for(process.wait(), patience)
         except TimeoutError:
