@@ -42,6 +42,7 @@ def send(
     *,
     session_id: str = "",
     agent_id: str = "",
+    when_busy: gateway_service_pb2.WhenBusy.ValueType = gateway_service_pb2.WHEN_BUSY_UNSPECIFIED,
     retries: Retries | None = None,
 ) -> Sent:
     """Send a message to a session, or to an agent in a new session.
@@ -49,7 +50,9 @@ def send(
     Its request id makes it safe to send it again after the connection broke.
     """
     retries = retries or Retries(attempts=3)
-    request = gateway_service_pb2.SendMessageRequest(text=text, request_id=str(uuid.uuid4()))
+    request = gateway_service_pb2.SendMessageRequest(
+        text=text, request_id=str(uuid.uuid4()), when_busy=when_busy
+    )
     if session_id:
         request.session_id = session_id
     else:

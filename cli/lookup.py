@@ -1,10 +1,10 @@
-"""Agents and knowledge bases, by the names or ids that people type."""
+"""Agents, sessions and knowledge bases, by the names or ids that people type."""
 
 import uuid
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2, session_pb2
 from chatmind.knowledge.v1 import knowledge_base_pb2, knowledge_service_pb2
 
 from cli.client import CALL_SECONDS, Gateway
@@ -56,6 +56,20 @@ def first_agent(gateway: Gateway) -> agent_pb2.Agent:
     for agent in gateway.agents.ListAgents(request, timeout=CALL_SECONDS).agents:
         return agent
     raise CommandError("there is no agent yet; create one with `chatmind agent create`")
+
+
+def one_session(gateway: Gateway, session_id: str) -> session_pb2.Session:
+    """The session with this id.
+
+    Raises:
+        CommandError: it is no id.
+    """
+    if not _is_id(session_id):
+        raise CommandError(
+            f"{session_id!r} is not the id of a session; `chatmind session list` shows yours"
+        )
+    request = agent_service_pb2.GetSessionRequest(session_id=session_id)
+    return gateway.agents.GetSession(request, timeout=CALL_SECONDS).session
 
 
 def bases_called(gateway: Gateway, name: str) -> Sequence[knowledge_base_pb2.KnowledgeBase]:

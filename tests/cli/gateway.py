@@ -70,6 +70,11 @@ class State:
         streams: for each stream in turn what it sends; an error ends it, a callable is called.
         watches: the same for documents, each stream for the next upload.
         run: what is told of the run that answers.
+        runs: all runs there are.
+        calls: the tool calls of every run.
+        sessions: all sessions there are.
+        messages: of every session, oldest first.
+        active_runs: of the session in turn, each time that it is looked up.
         send_errors: how the next messages are refused, each though it was sent.
         refuse: raises for the names of uploads that are refused.
     """
@@ -86,6 +91,11 @@ class State:
     run: run_pb2.Run = field(
         default_factory=lambda: run_pb2.Run(id=RUN_ID, state=RunState.STATE_THINKING)
     )
+    runs: list[run_pb2.Run] = field(default_factory=list)
+    calls: list[run_pb2.ToolCallRecord] = field(default_factory=list)
+    sessions: list[session_pb2.Session] = field(default_factory=list)
+    messages: list[session_pb2.Message] = field(default_factory=list)
+    active_runs: deque[str] = field(default_factory=deque)
     last_sequence: int = 0
     sent: list[gateway_service_pb2.SendMessageRequest] = field(default_factory=list)
     send_errors: deque[ServiceError] = field(default_factory=deque)
@@ -192,15 +202,46 @@ class _Servicer:
         return agent_service_pb2.ListModelsResponse(models=self._state.models)
 
     def GetSession(self, request: Any, context: Any) -> Any:
+        if request.session_id != SESSION_ID:
+            _fail(context, NotFoundError("No such session."))
+        active = self._state.active_runs
         session = session_pb2.Session(
-            id=request.session_id, last_sequence=self._state.last_sequence
+            id=request.session_id,
+            last_sequence=self._state.last_sequence,
+            active_run_id=active.popleft() if active else "",
         )
         return agent_service_pb2.GetSessionResponse(session=session)
+
+    def ListSessions(self, request: Any, context: Any) -> Any:
+        page, token = _page(self._state.sessions, request)
+        return agent_service_pb2.ListSessionsResponse(sessions=page, next_page_token=token)
+
+    def ListMessages(self, request: Any, context: Any) -> Any:
+        newest_first = request.order == request.ORDER_NEWEST_FIRST
+        messages = self._state.messages[:: -1 if newest_first else 1]
+        page, token = _page(messages, request)
+        return agent_service_pb2.ListMessagesResponse(messages=page, next_page_token=token)
 
     # runs and messages
 
     def GetRun(self, request: Any, context: Any) -> Any:
         return run_service_pb2.GetRunResponse(run=self._state.run)
+
+    def ListRuns(self, request: Any, context: Any) -> Any:
+        page, token = _page(self._state.runs, request)
+        return run_service_pb2.ListRunsResponse(runs=page, next_page_token=token)
+
+    def CancelRun(self, request: Any, context: Any) -> Any:
+        self._state.run.cancel_requested = True
+        return run_service_pb2.CancelRunResponse(run=self._state.run)
+
+    def RetryRun(self, request: Any, context: Any) -> Any:
+        self._state.run.state = RunState.STATE_IDLE
+        return run_service_pb2.RetryRunResponse(run=self._state.run)
+
+    def ListToolCalls(self, request: Any, context: Any) -> Any:
+        page, token = _page(self._state.calls, request)
+        return run_service_pb2.ListToolCallsResponse(tool_calls=page, next_page_token=token)
 
     def SendMessage(self, request: Any, context: Any) -> Any:
         self._state.sent.append(request)

@@ -19,7 +19,7 @@ from services.common.errors import (
     UnavailableError,
 )
 from tests.cli.conftest import Chatmind
-from tests.cli.gateway import Base, Hold, State, said
+from tests.cli.gateway import RUN_ID, SESSION_ID, Base, Hold, State, said
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "cli.main"]
@@ -166,8 +166,13 @@ class TestProcess:
             _, err = process.communicate(timeout=20)
 
         assert process.returncode == 130
-        assert err.startswith(b"continue with: chatmind chat --session ")
-        assert len(err.splitlines()) == 1
+        assert err.decode().splitlines() == [
+            (
+                "the run goes on, and its answer is shown when you continue; "
+                f"stop it with: chatmind run cancel {RUN_ID}"
+            ),
+            f"continue with: chatmind chat --session {SESSION_ID}",
+        ]
 
     def test_a_terminal_that_lacks_characters_gets_question_marks(
         self, state: State, whole_environment: dict[str, str]

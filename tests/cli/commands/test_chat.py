@@ -1,18 +1,22 @@
 """`chatmind chat`."""
 
 import json
+import uuid
 
 import pytest
-from chatmind.agent.v1 import agent_pb2, run_pb2
-from chatmind.gateway.v1 import message_pb2
+from chatmind.agent.v1 import agent_pb2, run_pb2, session_pb2
+from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
 from services.common.errors import NotFoundError
 from tests.cli.conftest import Chatmind
 from tests.cli.gateway import RUN_ID, SESSION_ID, RunState, State, heartbeat, ran, said
 
 Role = message_pb2.Message.Role
+Said = session_pb2.Message
 Update = message_pb2.RunUpdate
+WhenBusy = gateway_service_pb2.WhenBusy
 
+OTHER_RUN = str(uuid.UUID(int=3))
 FINISHED = ran(Update.STATE_FINISHED, 3)
 
 
@@ -60,6 +64,40 @@ class TestOneMessage:
         chatmind("chat", "And then?", "--session", SESSION_ID)
 
         assert (state.sent[0].session_id, state.sent[0].agent_id) == (SESSION_ID, "")
+
+    def test_only_its_own_answer_is_printed(self, chatmind: Chatmind, state: State) -> None:
+        """Not that of an earlier message, behind which it waits."""
+        other = said("To somebody else.", 2)
+        other.message.run_id = OTHER_RUN
+        state.streams.append([other, said("To you.", 3), FINISHED])
+
+        assert chatmind("chat", "Hi", "--session", SESSION_ID).stdout == "To you.\n"
+
+    @pytest.mark.parametrize("way", ["enqueue", "reject", "interrupt", "rollback"])
+    def test_what_to_do_with_a_run_that_goes_on_is_passed_on(
+        self, chatmind: Chatmind, state: State, way: str
+    ) -> None:
+        state.streams.append([FINISHED])
+        chatmind("chat", "Stop!", "--session", SESSION_ID, "--when-busy", way)
+
+        assert WhenBusy.Name(state.sent[0].when_busy) == f"WHEN_BUSY_{way.upper()}"
+
+    @pytest.mark.parametrize("empty", ["", " \n"])
+    def test_an_empty_one_is_not_sent(self, chatmind: Chatmind, state: State, empty: str) -> None:
+        result = chatmind("chat", empty)
+
+        assert (result.exit_code, state.sent) == (1, [])
+        assert result.stderr == "error: the message is empty; it needs at least one character\n"
+
+    def test_an_agent_and_a_session_are_not_both_taken(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        result = chatmind("chat", "Hi", "--session", SESSION_ID, "--agent", "Guide")
+
+        assert (result.exit_code, state.sent) == (1, [])
+        assert result.stderr == (
+            "error: --agent and --session exclude each other: a session keeps its agent\n"
+        )
 
     @pytest.mark.parametrize("end", [Update.STATE_ERROR, Update.STATE_CANCELLED])
     def test_a_run_without_an_answer_fails_the_command(
@@ -142,4 +180,101 @@ class TestConversation:
         result = chatmind("chat", stdin="")
 
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+        assert state.sent == []
+
+
+class TestContinuedConversation:
+    """What the client missed is shown before anything else is asked."""
+
+    @pytest.fixture(autouse=True)
+    def _two_turns(self, state: State) -> None:
+        state.run = run_pb2.Run(id=RUN_ID, session_id=SESSION_ID, state=RunState.STATE_FINISHED)
+        state.last_sequence = 4
+        state.messages = [
+            Said(sequence=number + 1, role=role, run_id=run_id)
+            for number, (role, run_id) in enumerate(
+                [
+                    (Said.ROLE_USER, OTHER_RUN),
+                    (Said.ROLE_ASSISTANT, OTHER_RUN),
+                    (Said.ROLE_USER, RUN_ID),
+                    (Said.ROLE_ASSISTANT, RUN_ID),
+                ]
+            )
+        ]
+
+    def test_the_last_turn_is_shown(self, chatmind: Chatmind, state: State) -> None:
+        question = said("Why?", 3, role=Role.ROLE_USER)
+        state.streams.append([question, said("Because.", 4), heartbeat(4)])
+        result = chatmind("chat", "--session", SESSION_ID)
+
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "Because.\n", "you> Why?\n")
+        assert state.resumed_after == [2]
+
+    def test_more_turns_are_shown_on_demand(self, chatmind: Chatmind, state: State) -> None:
+        state.streams.append([said("First.", 2), said("Because.", 4), heartbeat(4)])
+        result = chatmind("chat", "--session", SESSION_ID, "--history", "2")
+
+        assert result.stdout == "First.\nBecause.\n"
+        assert state.resumed_after == [0]
+
+    def test_none_is_shown_on_demand(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("chat", "--session", SESSION_ID, "--history", "0")
+
+        assert (result.exit_code, result.stdout, state.resumed_after) == (0, "", [])
+
+    def test_what_was_rolled_back_is_not(self, chatmind: Chatmind, state: State) -> None:
+        state.streams.append([said("Because.", 3), said("No.", 4, discarded=True), heartbeat(4)])
+
+        assert chatmind("chat", "--session", SESSION_ID).stdout == "Because.\n"
+
+    def test_runs_that_go_on_are_waited_for_one_after_the_other(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.run.state = RunState.STATE_THINKING
+        state.active_runs.extend([RUN_ID, OTHER_RUN])
+        late = said("And this.", 6)
+        state.streams.extend(
+            [
+                [said("Because.", 4), said("Late.", 5), ran(Update.STATE_FINISHED, 5)],
+                [late, ran(Update.STATE_FINISHED, 6, run_id=OTHER_RUN)],
+                [said("Fine.", 8), ran(Update.STATE_FINISHED, 8)],
+            ]
+        )
+        result = chatmind("chat", "--session", SESSION_ID, stdin="Go on.\n")
+
+        assert result.stdout == "Because.\nLate.\nAnd this.\nFine.\n"
+        assert state.resumed_after == [2, 5, 1]
+        assert [sent.text for sent in state.sent] == ["Go on."]
+
+    def test_one_that_fails_fails_the_command(self, chatmind: Chatmind, state: State) -> None:
+        state.run.state = RunState.STATE_THINKING
+        state.active_runs.append(RUN_ID)
+        state.streams.append([ran(Update.STATE_ERROR, 4)])
+
+        assert chatmind("chat", "--session", SESSION_ID).exit_code == 1
+
+    def test_for_scripts_all_of_it_is_events(self, chatmind: Chatmind, state: State) -> None:
+        state.streams.append([said("Because.", 4), heartbeat(4)])
+        result = chatmind("chat", "--session", SESSION_ID, "--json")
+        message, run = (json.loads(line) for line in result.stdout.splitlines())
+
+        assert (message["message"]["text"], run["run"]["state"]) == ("Because.", "STATE_FINISHED")
+
+    @pytest.mark.parametrize("message", [(), ("Hi",)])
+    @pytest.mark.parametrize(
+        ("session", "why"),
+        [
+            (
+                "xyz",
+                "'xyz' is not the id of a session; `chatmind session list` shows yours",
+            ),
+            (OTHER_RUN, "No such session. (NOT_FOUND)"),
+        ],
+    )
+    def test_one_that_is_not_there_is_an_error_and_not_to_be_continued(
+        self, chatmind: Chatmind, state: State, message: tuple[str, ...], session: str, why: str
+    ) -> None:
+        result = chatmind("chat", *message, "--session", session)
+
+        assert (result.exit_code, result.stderr) == (1, f"error: {why}\n")
         assert state.sent == []

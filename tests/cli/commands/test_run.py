@@ -1,0 +1,99 @@
+"""`chatmind run`."""
+
+import json
+
+import pytest
+from chatmind.agent.v1 import run_pb2
+
+from tests.cli.conftest import Chatmind
+from tests.cli.gateway import RUN_ID, SESSION_ID, RunState, State
+
+Call = run_pb2.ToolCallRecord
+Run = run_pb2.Run
+
+
+@pytest.fixture(autouse=True)
+def failed(state: State) -> None:
+    """A run that ended in an error."""
+    state.run = Run(
+        id=RUN_ID,
+        session_id=SESSION_ID,
+        state=RunState.STATE_ERROR,
+        stop_reason=Run.STOP_REASON_MODEL_ERROR,
+        error=run_pb2.RunError(reason="MODEL_UNAVAILABLE", message="关机了"),
+    )
+
+
+class TestList:
+    def test_every_page_is_shown_with_how_each_run_stands(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.runs = [
+            Run(id="r4", state=RunState.STATE_IDLE),
+            Run(id="r3", state=RunState.STATE_THINKING, cancel_requested=True),
+            Run(id="r2", state=RunState.STATE_CANCELLED, discarded=True),
+            Run(id="r1", state=RunState.STATE_FINISHED, stop_reason=Run.STOP_REASON_END_TURN),
+        ]
+        lines = chatmind("run", "list", "--session", SESSION_ID).stdout.splitlines()
+
+        assert [line.split()[-1] for line in lines[1:]] == ["r4", "r3", "r2", "r1"]
+        assert lines[1].startswith("idle ")
+        assert lines[2].startswith("thinking, to be cancelled ")
+        assert lines[3].startswith("cancelled, discarded ")
+        assert lines[4].split()[:2] == ["finished", "end_turn"]
+
+    def test_for_scripts_each_is_an_object(self, chatmind: Chatmind, state: State) -> None:
+        state.runs = [Run(id="r2"), Run(id="r1")]
+        lines = chatmind("run", "list", "--session", SESSION_ID, "--json").stdout.splitlines()
+
+        assert [json.loads(line)["id"] for line in lines] == ["r2", "r1"]
+
+    def test_of_what_is_no_session_there_are_none(self, chatmind: Chatmind) -> None:
+        result = chatmind("run", "list", "--session", "xyz")
+
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: 'xyz' is not the id of a session; ")
+
+
+class TestGet:
+    def test_it_is_shown_in_full_and_readable(self, chatmind: Chatmind) -> None:
+        shown = chatmind("run", "get", RUN_ID).stdout
+
+        assert '"message": "关机了"' in shown
+        assert json.loads(shown) == json.loads(chatmind("run", "get", RUN_ID, "--json").stdout)
+
+
+class TestCancel:
+    def test_it_is_asked_to_stop(self, chatmind: Chatmind, state: State) -> None:
+        state.run.state = RunState.STATE_THINKING
+
+        assert chatmind("run", "cancel", RUN_ID).stdout == (
+            f"{RUN_ID} is thinking, to be cancelled\n"
+        )
+        assert json.loads(chatmind("run", "cancel", RUN_ID, "--json").stdout)["cancel_requested"]
+
+
+class TestRetry:
+    def test_it_goes_on_and_its_answer_can_be_seen(self, chatmind: Chatmind) -> None:
+        result = chatmind("run", "retry", RUN_ID)
+
+        assert result.stdout == f"{RUN_ID} is idle\n"
+        assert result.stderr == f"see its answer with: chatmind chat --session {SESSION_ID}\n"
+
+
+class TestCalls:
+    def test_what_became_of_each_is_shown(self, chatmind: Chatmind, state: State) -> None:
+        state.calls = [
+            Call(step=1, tool_name="a", state=Call.STATE_DONE, attempts=1, tool_call_id="c1"),
+            Call(step=1, tool_name="b", state=Call.STATE_FAILED, attempts=2, tool_call_id="c2"),
+            Call(step=2, tool_name="c", state=Call.STATE_UNKNOWN, attempts=1, tool_call_id="c3"),
+        ]
+        lines = chatmind("run", "calls", RUN_ID).stdout.splitlines()
+
+        assert [line.split() for line in lines[1:]] == [
+            ["1", "a", "done", "1", "c1"],
+            ["1", "b", "failed", "2", "c2"],
+            ["2", "c", "unknown", "1", "c3"],
+        ]
+        scripted = chatmind("run", "calls", RUN_ID, "--json").stdout.splitlines()
+        assert [json.loads(line)["tool_call_id"] for line in scripted] == ["c1", "c2", "c3"]

@@ -1,0 +1,56 @@
+"""`chatmind session`."""
+
+import json
+
+from chatmind.agent.v1 import session_pb2
+
+from tests.cli.conftest import Chatmind
+from tests.cli.gateway import RUN_ID, SESSION_ID, State
+
+Message = session_pb2.Message
+Session = session_pb2.Session
+
+
+class TestList:
+    def test_every_page_is_shown_with_the_run_that_goes_on(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.sessions = [
+            Session(id="s3", title="Third", last_sequence=4, active_run_id=RUN_ID),
+            Session(id="s2", title="Second"),
+            Session(id="s1", title="First"),
+        ]
+        lines = chatmind("session", "list").stdout.splitlines()
+
+        assert [line.split() for line in lines[1:]] == [
+            ["Third", "4", RUN_ID, "s3"],
+            ["Second", "0", "s2"],
+            ["First", "0", "s1"],
+        ]
+        scripted = chatmind("session", "list", "--json").stdout.splitlines()
+        assert [json.loads(line)["id"] for line in scripted] == ["s3", "s2", "s1"]
+
+
+class TestShow:
+    def test_all_messages_are_shown_oldest_first(self, chatmind: Chatmind, state: State) -> None:
+        call = session_pb2.ToolCall(name="query_knowledge", arguments_json='{"query": "x"}')
+        state.messages = [
+            Message(sequence=1, role=Message.ROLE_USER, text="Why?\nTell me."),
+            Message(sequence=2, role=Message.ROLE_ASSISTANT, tool_calls=[call]),
+            Message(sequence=3, role=Message.ROLE_SYSTEM, text="It failed.", discarded=True),
+        ]
+        for message in state.messages:
+            message.create_time.FromJsonString("2026-01-02T03:04:05Z")
+        shown = chatmind("session", "show", SESSION_ID).stdout
+
+        assert shown.split("\n\n") == [
+            "1  user  2026-01-02T03:04:05Z\n    Why?\n    Tell me.",
+            '2  assistant  2026-01-02T03:04:05Z\n    → query_knowledge {"query": "x"}',
+            "3  system, discarded  2026-01-02T03:04:05Z\n    It failed.",
+            "",
+        ]
+        scripted = chatmind("session", "show", SESSION_ID, "--json").stdout.splitlines()
+        assert [json.loads(line)["sequence"] for line in scripted] == ["1", "2", "3"]
+
+    def test_one_that_is_not_there_is_told(self, chatmind: Chatmind) -> None:
+        assert chatmind("session", "show", RUN_ID).stderr == "error: No such session. (NOT_FOUND)\n"
