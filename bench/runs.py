@@ -35,14 +35,14 @@ from services.agent.domain.chat import (
     Provider,
     RunContext,
 )
-from services.agent.domain.loop import Loop
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import AgentSettings, ToolCallId
-from services.agent.domain.plan import Planner
 from services.agent.domain.ports import Knowledge, RunJournal
 from services.agent.domain.run_models import RunState, Usage
 from services.agent.domain.tools.function import function_tool
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.turn.loop import Loop
+from services.agent.domain.turn.plan import Planner
 from services.common.clock import now
 from services.common.ids import new_id
 

@@ -22,9 +22,7 @@ from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
 from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
-from services.agent.domain.loop import Loop
 from services.agent.domain.places import Places
-from services.agent.domain.plan import Planner
 from services.agent.domain.ports import ModelRegistry, Tool
 from services.agent.domain.queue import RunQueue
 from services.agent.domain.runs import Runs
@@ -33,7 +31,9 @@ from services.agent.domain.tools.current_time import current_time_tool
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
-from services.agent.domain.watch import Watch
+from services.agent.domain.turn.loop import Loop
+from services.agent.domain.turn.plan import Planner
+from services.agent.domain.watch.watch import Watch
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore

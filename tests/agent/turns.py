@@ -21,7 +21,6 @@ from services.agent.domain.chat import (
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
 from services.agent.domain.ledger import ToolCallState, outcome_of
-from services.agent.domain.loop import Loop
 from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
 from services.agent.domain.models import (
     Agent,
@@ -35,12 +34,13 @@ from services.agent.domain.models import (
     SessionId,
     ToolCallId,
 )
-from services.agent.domain.plan import Planner
 from services.agent.domain.ports import Model, Tool
 from services.agent.domain.run_models import Offered, Run, RunState, Spent, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.turn.loop import Loop
+from services.agent.domain.turn.plan import Planner
 from services.common.identity import Identity
 from services.common.text import Json
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
-from services.agent.domain.news import NewsStore
 from services.agent.domain.queue import Claim, RunQueue
 from services.agent.domain.run_models import Run
 from services.agent.domain.stores import (
@@ -17,6 +16,7 @@ from services.agent.domain.stores import (
     RunStore,
     SessionStore,
 )
+from services.agent.domain.watch.news import NewsStore
 from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase
 from services.agent.store.memory.news import MemoryNewsStore

@@ -16,11 +16,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from structlog.testing import capture_logs
 
 from services.agent.domain.endings import last_messages
-from services.agent.domain.engine import Progress
 from services.agent.domain.errors import FencedError
 from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import StopReason
+from services.agent.domain.turn.engine import Progress
 from services.agent.store.memory import ends, journal
 from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.queue import MemoryRunQueue

@@ -10,8 +10,8 @@ from chatmind.agent.v1 import run_service_pb2 as pb
 from services.agent.api.convert.watches import from_event, from_told
 from services.agent.domain.errors import SlowConsumerError
 from services.agent.domain.models import RunId, SessionId
-from services.agent.domain.watch import Watch
-from services.agent.domain.watching import Watching
+from services.agent.domain.watch.watch import Watch
+from services.agent.domain.watch.watching import Watching
 from services.common.convert import canonical_id
 from services.common.errors import UnauthenticatedError
 from services.common.identity import Identity, IdentityVerifier

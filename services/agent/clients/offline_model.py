@@ -19,11 +19,11 @@ from services.agent.domain.chat import (
     Passage,
     Provider,
 )
-from services.agent.domain.citations import passages_in, place
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.run_models import Usage
 from services.agent.domain.tools.query_knowledge import MAX_QUERY_CHARS, QUERY_KNOWLEDGE
+from services.agent.domain.turn.citations import passages_in, place
 
 OFFLINE_MODEL: Final = "offline"
 

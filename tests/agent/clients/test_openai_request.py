@@ -6,10 +6,10 @@ import pytest
 from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolSpec
-from services.agent.domain.context import chat_message
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import ModelOptions, ToolCallId
-from services.agent.domain.replies import asking
+from services.agent.domain.turn.context import chat_message
+from services.agent.domain.turn.replies import asking
 from services.common.text import Json
 from tests.agent.dialogue import case
 

@@ -23,17 +23,17 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.errors import FencedError
-from services.agent.domain.loop import Loop
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import RunId, ToolCallId
 from services.agent.domain.places import Places
-from services.agent.domain.plan import Planner
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.turn.loop import Loop
+from services.agent.domain.turn.plan import Planner
 from services.agent.worker import Worker, WorkerLimits
 from services.common.errors import UnavailableError
 from services.common.text import Json

@@ -9,9 +9,9 @@ from services.agent.api.convert.runs import from_run
 from services.agent.api.convert.sessions import from_message
 from services.agent.domain.messages import Message
 from services.agent.domain.run_models import Run
-from services.agent.domain.watch import Event, GoAway, Heartbeat
-from services.agent.domain.watch_position import CaughtUp
-from services.agent.domain.watching import Told
+from services.agent.domain.watch.position import CaughtUp
+from services.agent.domain.watch.watch import Event, GoAway, Heartbeat
+from services.agent.domain.watch.watching import Told
 from services.common.errors import ServiceError
 from services.common.status import to_status
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from services.agent.domain.chat import KnowledgeBase, Passage, ToolContext, ToolResult, ToolSpec
-from services.agent.domain.citations import labelled, render
 from services.agent.domain.models import KnowledgeBaseId
 from services.agent.domain.ports import Knowledge
 from services.agent.domain.tools.function import object_schema
+from services.agent.domain.turn.citations import labelled, render
 from services.common.errors import NotFoundError
 from services.common.text import Json
 

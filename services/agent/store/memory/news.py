@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from services.agent.domain.messages import Message
-from services.agent.domain.news import Look, Mark, Pulse, Read
+from services.agent.domain.watch.news import Look, Mark, Pulse, Read
 from services.agent.store.memory.database import MemoryDatabase, bounded
 from services.common.errors import NotFoundError
 from services.common.paging import Listing

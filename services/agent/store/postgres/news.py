@@ -10,7 +10,7 @@ from itertools import groupby
 from asyncpg import Record
 
 from services.agent.domain.messages import Message
-from services.agent.domain.news import Look, Mark, Pulse, Read
+from services.agent.domain.watch.news import Look, Mark, Pulse, Read
 from services.agent.store.postgres.rows import RUN, message_of, run_of
 from services.common.db import Pool, connection
 from services.common.paging import Listing

@@ -10,9 +10,9 @@ from services.agent.api.convert.watches import from_event, from_told
 from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import MessageId, RunId, SessionId
 from services.agent.domain.run_models import RunState
-from services.agent.domain.watch import Event, GoAway, Heartbeat
-from services.agent.domain.watch_position import CaughtUp, News
-from services.agent.domain.watching import Told
+from services.agent.domain.watch.position import CaughtUp, News
+from services.agent.domain.watch.watch import Event, GoAway, Heartbeat
+from services.agent.domain.watch.watching import Told
 from services.common.errors import NotFoundError, ServiceError
 from services.common.status import failure_of_status
 from tests.agent.api.convert.test_runs import MOMENT, a_run

@@ -9,11 +9,11 @@ import pytest
 from services.agent.domain.errors import SequenceAheadError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Session
-from services.agent.domain.news import Look, Mark, NewsStore, Pulse, Read
 from services.agent.domain.run_models import Run
-from services.agent.domain.watch_poll import WatchPoll
-from services.agent.domain.watch_position import CaughtUp
-from services.agent.domain.watching import Told, Watching
+from services.agent.domain.watch.news import Look, Mark, NewsStore, Pulse, Read
+from services.agent.domain.watch.poll import WatchPoll
+from services.agent.domain.watch.position import CaughtUp
+from services.agent.domain.watch.watching import Told, Watching
 from services.common.errors import NotFoundError, UnavailableError
 from services.common.paging import Listing
 from tests.agent.hints import LocalHints

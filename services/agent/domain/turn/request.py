@@ -13,12 +13,12 @@ from services.agent.domain.chat import (
     RunContext,
     ToolSpec,
 )
-from services.agent.domain.context import estimate_message, estimate_tokens, window
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import AgentSettings, ModelOptions
-from services.agent.domain.plan import Plan
-from services.agent.domain.prompt import with_notes
 from services.agent.domain.run_models import Usage
+from services.agent.domain.turn.context import estimate_message, estimate_tokens, window
+from services.agent.domain.turn.plan import Plan
+from services.agent.domain.turn.prompt import with_notes
 
 _ANSWER_TOKENS: Final = 4096
 _ANSWER_SHARE: Final = 4  # of a small context, a quarter is kept free for the answer

@@ -1,6 +1,6 @@
 from services.agent.domain.chat import KnowledgeBase
 from services.agent.domain.models import KnowledgeBaseId
-from services.agent.domain.prompt import system_prompt, with_notes
+from services.agent.domain.turn.prompt import system_prompt, with_notes
 
 
 def base(name: str, description: str = "") -> KnowledgeBase:

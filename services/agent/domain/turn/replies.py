@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
-from services.agent.domain.citations import answer_citations
 from services.agent.domain.endings import notice
 from services.agent.domain.messages import Citation, Draft, Role, ToolCall
 from services.agent.domain.run_models import RunState
+from services.agent.domain.turn.citations import answer_citations
 from services.common.text import Json
 
 _NO_OUTPUT = "(no output)"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.models import ToolCallId
-from services.agent.domain.repeats import MOST_EQUAL_CALLS, Row, call_key
+from services.agent.domain.turn.repeats import MOST_EQUAL_CALLS, Row, call_key
 from tests.agent.turns import call
 
 A, B, C = ({"what": letter} for letter in "abc")

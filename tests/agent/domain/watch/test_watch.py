@@ -15,10 +15,10 @@ from services.agent.domain.chat import Ending
 from services.agent.domain.errors import SequenceAheadError
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import Session, SessionId, ToolCallId
-from services.agent.domain.news import Look, Mark, NewsStore, Pulse, Read
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
-from services.agent.domain.watch import Event, GoAway, Heartbeat, Watch
+from services.agent.domain.watch.news import Look, Mark, NewsStore, Pulse, Read
+from services.agent.domain.watch.watch import Event, GoAway, Heartbeat, Watch
 from services.common.clock import now
 from services.common.errors import NotFoundError, UnavailableError
 from services.common.ids import new_id
@@ -27,7 +27,7 @@ from services.common.tasks import BackgroundTasks, background_tasks
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE, BOB, Stores, answer, memory_stores
 
-CASE = Path(__file__).parents[2] / "cases/31-resume-no-loss-no-dup"
+CASE = Path(__file__).parents[3] / "cases/31-resume-no-loss-no-dup"
 ENDED = Ending(RunState.FINISHED, StopReason.END_TURN)
 
 

@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 
 from services.agent.domain.chat import Passage
-from services.agent.domain.citations import (
+from services.agent.domain.messages import Citation, ToolCall
+from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId, ToolCallId
+from services.agent.domain.turn.citations import (
     answer_citations,
     first_label,
     header,
@@ -12,8 +14,6 @@ from services.agent.domain.citations import (
     passages_in,
     render,
 )
-from services.agent.domain.messages import Citation, ToolCall
-from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId, ToolCallId
 
 
 def citation(label: str = "", *, chunk: str = "c1", score: float = 0.5) -> Citation:

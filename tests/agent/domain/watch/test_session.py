@@ -1,9 +1,9 @@
 """Who watches a session, by how far they are."""
 
 from services.agent.domain.models import SessionId
-from services.agent.domain.news import Pulse
-from services.agent.domain.watch_position import Position
-from services.agent.domain.watched_session import WatchedSession
+from services.agent.domain.watch.news import Pulse
+from services.agent.domain.watch.position import Position
+from services.agent.domain.watch.session import WatchedSession
 from tests.contracts.agent_stores import ALICE
 
 SESSION = SessionId("01936d3e-0000-7000-8000-000000000000")

@@ -23,10 +23,10 @@ from services.agent.domain.drafts import MAX_TOOL_CALLS, wire_size
 from services.agent.domain.ledger import UNKNOWN_OUTCOME
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
-from services.agent.domain.notices import at_once_notice, limit_notice
-from services.agent.domain.repeats import Row
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
-from services.agent.domain.steps import (
+from services.agent.domain.turn.notices import at_once_notice, limit_notice
+from services.agent.domain.turn.repeats import Row
+from services.agent.domain.turn.steps import (
     Ask,
     Event,
     Executed,

@@ -9,9 +9,9 @@ import pytest
 from services.agent.domain.errors import SequenceAheadError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, Session
-from services.agent.domain.news import Pulse, Read
 from services.agent.domain.run_models import Run, RunState
-from services.agent.domain.watch_position import CaughtUp, News, Position
+from services.agent.domain.watch.news import Pulse, Read
+from services.agent.domain.watch.position import CaughtUp, News, Position
 from services.common.errors import NotFoundError
 from services.common.paging import Listing
 from tests.contracts.agent_stores import ALICE, Stores, memory_stores

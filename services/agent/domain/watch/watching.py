@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
-from services.agent.domain.news import Look, NewsStore, Pulse, Read
-from services.agent.domain.watch_poll import WatchPoll
-from services.agent.domain.watch_position import News, Position
-from services.agent.domain.watched_session import Group, WatchedSession
+from services.agent.domain.watch.news import Look, NewsStore, Pulse, Read
+from services.agent.domain.watch.poll import WatchPoll
+from services.agent.domain.watch.position import News, Position
+from services.agent.domain.watch.session import Group, WatchedSession
 from services.common.errors import ServiceError
 from services.common.hints import Listener
 from services.common.identity import Identity

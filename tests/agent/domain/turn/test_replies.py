@@ -1,7 +1,7 @@
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
 from services.agent.domain.messages import Role
-from services.agent.domain.replies import answer, asking, instead_of_answer, result
 from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
+from services.agent.domain.turn.replies import answer, asking, instead_of_answer, result
 from tests.agent.turns import Shelf, call, calls
 
 FOUND = [passage.citation for passage in Shelf().add("b1", "Handbook", "one", "two").passages]

@@ -1,4 +1,4 @@
-"""The think-execute loop: drives `domain.engine` with a model, tools and a journal.
+"""The think-execute loop: drives `domain.turn.engine` with a model, tools and a journal.
 
 PLANNING assembles what the run works with. THINKING asks the model. A reply that asks for tools is
 committed before any of them runs. EXECUTING runs them side by side and commits one result per call,
@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final, assert_never
 
-from services.agent.domain import engine, replies
 from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolContext, ToolResult
-from services.agent.domain.citations import first_label
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.endings import notice
 from services.agent.domain.errors import (
@@ -27,11 +25,15 @@ from services.agent.domain.errors import (
 from services.agent.domain.ledger import idempotency_key
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import ToolCallId
-from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.request import prepare
 from services.agent.domain.run_models import Offered, RunError, RunState, StopReason
-from services.agent.domain.steps import (
+from services.agent.domain.tools.execute import ToolBounds, execute
+from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
+from services.agent.domain.turn import engine, replies
+from services.agent.domain.turn.citations import first_label
+from services.agent.domain.turn.plan import Plan, Planner
+from services.agent.domain.turn.request import prepare
+from services.agent.domain.turn.steps import (
     Ask,
     Event,
     Executed,
@@ -42,8 +44,6 @@ from services.agent.domain.steps import (
     Replied,
     RunTools,
 )
-from services.agent.domain.tools.execute import ToolBounds, execute
-from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.common.clock import Clock
 from services.common.tasks import BackgroundTasks, background_tasks
 

@@ -1,4 +1,4 @@
-"""What can happen in a run, and what it can do next: the words of `domain.engine`."""
+"""What can happen in a run, and what it can do next: the words of `domain.turn.engine`."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias

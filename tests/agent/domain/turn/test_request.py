@@ -5,9 +5,9 @@ import pytest
 from services.agent.domain.chat import ModelReply, RunContext
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import ModelOptions, Window
-from services.agent.domain.plan import Plan
-from services.agent.domain.request import Prepared, prepare
 from services.agent.domain.run_models import Offered, Usage
+from services.agent.domain.turn.plan import Plan
+from services.agent.domain.turn.request import Prepared, prepare
 from tests.agent.turns import PlainTool, Scene, ScriptedModel, call
 
 CHINESE = "备份在哪里？" * 50  # about 300 tokens

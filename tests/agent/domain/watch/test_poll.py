@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from services.agent.domain.models import Session
-from services.agent.domain.news import Mark, NewsStore
-from services.agent.domain.watch_poll import _MOST_AT_ONCE, WatchPoll
-from services.agent.domain.watched_session import WatchedSession
+from services.agent.domain.watch.news import Mark, NewsStore
+from services.agent.domain.watch.poll import _MOST_AT_ONCE, WatchPoll
+from services.agent.domain.watch.session import WatchedSession
 from services.common.errors import UnavailableError
 from services.common.identity import Identity
 from services.common.tasks import task_group

@@ -18,7 +18,6 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
 )
 from services.agent.domain.ledger import ToolCallState
-from services.agent.domain.loop import TOOLS_AT_ONCE
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
@@ -27,9 +26,10 @@ from services.agent.domain.models import (
     ToolCallId,
     Window,
 )
-from services.agent.domain.replies import result
 from services.agent.domain.run_models import Offered, RunState, Spent, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds
+from services.agent.domain.turn.loop import TOOLS_AT_ONCE
+from services.agent.domain.turn.replies import result
 from services.common.text import Json
 from tests.agent.dialogue import case, tool_call
 from tests.agent.turns import (

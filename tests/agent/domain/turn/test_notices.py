@@ -3,8 +3,8 @@ from datetime import timedelta
 import pytest
 
 from services.agent.domain.models import RunLimits
-from services.agent.domain.notices import at_once_notice, limit_notice
 from services.agent.domain.run_models import StopReason
+from services.agent.domain.turn.notices import at_once_notice, limit_notice
 
 
 class TestLimitNotice:

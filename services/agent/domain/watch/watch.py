@@ -8,11 +8,11 @@ from datetime import datetime
 
 from services.agent.domain.messages import Message
 from services.agent.domain.models import SessionId
-from services.agent.domain.news import NewsStore
 from services.agent.domain.run_models import Run
-from services.agent.domain.watch_poll import WatchPoll
-from services.agent.domain.watch_position import CaughtUp
-from services.agent.domain.watching import Watching
+from services.agent.domain.watch.news import NewsStore
+from services.agent.domain.watch.poll import WatchPoll
+from services.agent.domain.watch.position import CaughtUp
+from services.agent.domain.watch.watching import Watching
 from services.common.clock import Clock
 from services.common.errors import ServiceError
 from services.common.hints import Listener

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.agent.domain.chat import ChatMessage
-from services.agent.domain.context import (
+from services.agent.domain.messages import Draft, Role, ToolCall
+from services.agent.domain.models import ToolCallId
+from services.agent.domain.turn.context import (
     Shown,
     chat_message,
     estimate_message,
     estimate_tokens,
     window,
 )
-from services.agent.domain.messages import Draft, Role, ToolCall
-from services.agent.domain.models import ToolCallId
 from tests.agent.dialogue import case, draft, split_turn
 
 CASE = "20-window-orphan-tool"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from services.agent.domain.models import SessionId
-from services.agent.domain.news import Mark, NewsStore
-from services.agent.domain.watched_session import WatchedSession
+from services.agent.domain.watch.news import Mark, NewsStore
+from services.agent.domain.watch.session import WatchedSession
 from services.common.errors import ServiceError
 from services.common.hints import Listener
 from services.common.identity import Identity

@@ -7,8 +7,8 @@ from typing import TypeAlias
 from services.agent.domain.errors import SequenceAheadError, unknown
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
-from services.agent.domain.news import Look, Pulse, Read
 from services.agent.domain.run_models import Run, RunState
+from services.agent.domain.watch.news import Look, Pulse, Read
 from services.common.identity import Identity
 from services.common.paging import Listing
 

@@ -2,9 +2,9 @@ import pytest
 
 from services.agent.domain.errors import UnknownModelError
 from services.agent.domain.models import AgentSettings, KnowledgeBaseId
-from services.agent.domain.plan import Plan, Planner
 from services.agent.domain.run_models import Offered
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.turn.plan import Plan, Planner
 from tests.agent.turns import Models, PlainTool, Scene, ScriptedModel, Shelf
 
 B1, B2 = KnowledgeBaseId("b1"), KnowledgeBaseId("b2")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from services.agent.domain.chat import KnowledgeBase, RunContext
 from services.agent.domain.errors import KnowledgeUnavailableError, UnknownModelError
 from services.agent.domain.ports import Knowledge, Model, ModelRegistry, Tool, ToolRegistry
-from services.agent.domain.prompt import system_prompt
 from services.agent.domain.run_models import Offered
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE, QueryKnowledge
+from services.agent.domain.turn.prompt import system_prompt
 
 
 @dataclass(frozen=True, slots=True)

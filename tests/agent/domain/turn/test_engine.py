@@ -7,7 +7,10 @@ import pytest
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply
 from services.agent.domain.drafts import MAX_TOOL_CALLS
-from services.agent.domain.engine import (
+from services.agent.domain.messages import Draft, Role
+from services.agent.domain.models import RunLimits, ToolCallId
+from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
+from services.agent.domain.turn.engine import (
     LEAST_ANSWER_TOKENS,
     MOST_BYTES,
     MOST_CALLS_AT_ONCE,
@@ -15,10 +18,7 @@ from services.agent.domain.engine import (
     advance,
     begin,
 )
-from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import RunLimits, ToolCallId
-from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
-from services.agent.domain.steps import (
+from services.agent.domain.turn.steps import (
     Ask,
     Event,
     Executed,

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from services.agent.domain.models import SessionId
-from services.agent.domain.watch_position import Position
+from services.agent.domain.watch.position import Position
 from services.common.identity import Identity
 
 
