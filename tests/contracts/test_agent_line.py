@@ -3,6 +3,7 @@
 import pytest
 
 from services.agent.domain.chat import Ending
+from services.agent.domain.endings import INTERNAL
 from services.agent.domain.errors import QueueFullError
 from services.agent.domain.models import Session
 from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
@@ -127,6 +128,8 @@ class TestDepth:
 
 async def check_depth(stores: Stores, *, limit: int) -> None:
     """See that a store takes no more than `limit` unfinished runs of a tenant."""
+    failed = await stores.started()
+    await stores.queue.journal(await stores.claimed()).finish(INTERNAL)
     runs = await flood(stores, ALICE, limit - 1)
     [bobs] = await flood(stores, BOB, 1)
     sessions: dict[Identity, Session] = {
@@ -138,6 +141,8 @@ async def check_depth(stores: Stores, *, limit: int) -> None:
             await stores.runs.start(identity, sessions[identity].id, "No")
         assert {"limit": str(limit), "scope": "tenant"} == full.value.metadata
         assert full.value.retry_after is not None
+    with pytest.raises(QueueFullError, match="tenant"):
+        await stores.runs.retry(ALICE, failed.id)
     await stores.runs.start(STRANGER, sessions[STRANGER].id, "Hello")
 
     await stores.runs.start(BOB, bobs.session_id, "New", when_busy=WhenBusy.INTERRUPT)

@@ -4,7 +4,12 @@ import pytest
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.endings import CRASH_LOOP, INTERNAL
-from services.agent.domain.errors import AgentDeletedError, FencedError, RunNotFailedError
+from services.agent.domain.errors import (
+    AgentDeletedError,
+    FencedError,
+    QueueFullError,
+    RunNotFailedError,
+)
 from services.agent.domain.messages import Role
 from services.agent.domain.models import AgentSettings, RunLimits
 from services.agent.domain.queue import Claim
@@ -24,6 +29,7 @@ from tests.contracts.agent_stores import (
     AT_ONCE,
     BOB,
     LEASE,
+    QUEUE_LIMIT,
     STRANGER,
     Stores,
     answer,
@@ -235,3 +241,17 @@ class TestOrder:
 
         assert StopReason.INTERRUPTED is (await stores.runs.get(ALICE, was.id)).stop_reason
         assert new.id == (await stores.claimed()).run.id
+
+    async def test_a_full_session_takes_none_back(self, stores: Stores) -> None:
+        was = await failed(stores)
+        waiting = [
+            (await stores.runs.start(ALICE, was.session_id, "More"))[0] for _ in range(QUEUE_LIMIT)
+        ]
+
+        with pytest.raises(QueueFullError) as full:
+            await stores.runs.retry(ALICE, was.id)
+
+        assert full.value.metadata == {"limit": str(QUEUE_LIMIT), "scope": "session"}
+        assert was == await stores.runs.get(ALICE, was.id)
+        await stores.runs.cancel(ALICE, waiting[0].id)
+        assert RunState.IDLE is (await stores.runs.retry(ALICE, was.id)).state

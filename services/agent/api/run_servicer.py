@@ -34,7 +34,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             SessionId(canonical_id(request.session_id)),
             convert.to_question(request),
             when_busy=convert.to_when_busy(request),
-            request=to_request_key(request.request_id, request),
+            request=to_request_key(request.request_id, convert.spelled_out(request)),
         )
         return pb.StartRunResponse(run=convert.from_run(run), message=from_message(question))
 

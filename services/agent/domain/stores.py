@@ -243,6 +243,7 @@ class RunStore(Protocol):
             NotFoundError: no such run is the user's, or the tenant's where the user is an admin.
             RunNotFailedError: it ended otherwise.
             AgentDeletedError: its agent is gone.
+            QueueFullError: too many runs of its session, or of its tenant, are unfinished.
         """
 
     async def tool_calls(

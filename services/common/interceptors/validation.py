@@ -1,6 +1,7 @@
 """Decodes requests and checks them against the rules beside the fields in `protos/`."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -18,6 +19,8 @@ from services.common.interceptors.base import (
 )
 
 _DEPARTURE_SECONDS = 0.01
+# The library says "1 characters" and "1 item(s)".
+_ONE = re.compile(r"\b1 (character|byte|item|pair)(s|\(s\))")
 
 
 class MalformedRequestError(InvalidArgumentError):
@@ -78,7 +81,8 @@ def _violation(violation: Violation) -> FieldViolation:
     path = violation.proto.field
     elements = path.elements if path else []
     name = "".join(_element(e) for e in elements).removeprefix(".")
-    return FieldViolation(name or "request", violation.proto.message or violation.proto.rule_id)
+    description = violation.proto.message or violation.proto.rule_id
+    return FieldViolation(name or "request", _ONE.sub(r"1 \1", description))
 
 
 def _element(element: Any) -> str:

@@ -90,6 +90,8 @@ class TestStartRun:
         request = pb.StartRunRequest(session_id=session.id, text="x", request_id=request_id)
 
         answers = await asyncio.gather(*(alice.call("StartRun", request) for _ in range(8)))
+        request.when_busy = run_pb2.WHEN_BUSY_ENQUEUE
+        answers.append(await alice.call("StartRun", request))
         request.text = "y"
         failure = await alice.failure("StartRun", request)
 

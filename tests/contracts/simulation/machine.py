@@ -210,6 +210,8 @@ class AgentMachine(RuleBasedStateMachine):
             run = self.world.retry(run_id)
         except RunNotFailedError:
             assert before.state in {RunState.FINISHED, RunState.CANCELLED}
+        except QueueFullError:
+            assert before.state is RunState.ERROR
         else:
             assert run.attempt == before.attempt + (before.state is RunState.ERROR)
 

@@ -120,7 +120,7 @@ class RunServiceServicer:
         ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
         discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
         it is.
-        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,7 @@ class RunServiceStub:
     ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
     discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
     it is.
-    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     ListToolCalls: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
@@ -94,7 +94,7 @@ class RunServiceAsyncStub(RunServiceStub):
     ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
     discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
     it is.
-    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     ListToolCalls: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
@@ -162,7 +162,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
         discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
         it is.
-        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
 
     @_abc_1.abstractmethod

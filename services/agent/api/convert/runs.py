@@ -58,6 +58,14 @@ def to_question(request: run_service_pb2.StartRunRequest) -> str:
     return to_text(request.text, field="text", max_bytes=MAX_TEXT_BYTES)
 
 
+def spelled_out(request: run_service_pb2.StartRunRequest) -> run_service_pb2.StartRunRequest:
+    """The same request with its default written out, as a repeat may say it or not."""
+    same = run_service_pb2.StartRunRequest()
+    same.CopyFrom(request)
+    same.when_busy = request.when_busy or run_pb2.WHEN_BUSY_ENQUEUE
+    return same
+
+
 def to_when_busy(request: run_service_pb2.StartRunRequest) -> WhenBusy:
     """What is to happen while another run goes on."""
     return _WHEN_BUSY[request.when_busy]

@@ -1,11 +1,17 @@
 """How a run that failed is put back in line."""
 
-from services.agent.domain.errors import AgentDeletedError, RunNotFailedError, unknown
+from services.agent.domain.errors import (
+    AgentDeletedError,
+    QueueFullError,
+    RunNotFailedError,
+    unknown,
+)
 from services.agent.domain.models import RunId
 from services.agent.domain.run_models import Run, RunState
 from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.line import line_up
 from services.agent.store.postgres.rows import RUN, present, run_of
+from services.agent.store.postgres.starts import Depth
 from services.common.db import PooledConnection
 from services.common.identity import Identity
 
@@ -13,11 +19,17 @@ _SESSION = """
 SELECT session_id FROM run WHERE tenant = $1 AND (user_id = $2 OR $4) AND id = $3
 """
 _LOCK = f"""
-SELECT {RUN}, EXISTS (
-    SELECT FROM agent
-    WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
-      AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
-) AS has_agent
+SELECT
+    {RUN},
+    EXISTS (
+        SELECT FROM agent
+        WHERE agent.id = run.agent_id AND agent.tenant = run.tenant
+          AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
+    ) AS has_agent,
+    (SELECT unfinished FROM chat_session WHERE id = run.session_id) AS unfinished,
+    (SELECT count(*) FROM (
+        SELECT FROM run AS other WHERE tenant = $1 AND end_time IS NULL LIMIT $5
+    ) AS counted) AS of_tenant
 FROM run WHERE tenant = $1 AND (user_id = $2 OR $4) AND id = $3
 FOR UPDATE OF run
 """
@@ -42,14 +54,14 @@ RETURNING {RUN}
 """
 
 
-async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId) -> Run:
+async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId, depth: Depth) -> Run:
     """See `RunStore.retry`; in a transaction."""
     key = (identity.tenant, identity.user_id, run_id, identity.is_admin)
     session_id = await lent.fetchval(_SESSION, *key)
     if session_id is None:
         raise unknown("run", run_id)
     await lock_session(lent, session_id)
-    row = await lent.fetchrow(_LOCK, *key)
+    row = await lent.fetchrow(_LOCK, *key, depth.tenant)
     if row is None:
         raise unknown("run", run_id)
     run = run_of(row)
@@ -59,6 +71,10 @@ async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId) -
         raise RunNotFailedError.of(run.id, run.state.name)
     if not row["has_agent"]:
         raise AgentDeletedError.of(run.agent_id)
+    if row["unfinished"] >= depth.session:
+        raise QueueFullError.of(depth.session, scope="session")
+    if row["of_tenant"] >= depth.tenant:
+        raise QueueFullError.of(depth.tenant, scope="tenant")
     retried = run_of(present(await lent.fetchrow(_RETRY, run_id)))
     await line_up(lent, run.session_id)
     return retried

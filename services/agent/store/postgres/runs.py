@@ -65,8 +65,7 @@ class PostgresRunStore:
     ) -> None:
         self._pool = pool
         self._new_id = new_id
-        self._queue_limit = queue_limit
-        self._tenant_queue_limit = tenant_queue_limit
+        self._depth = Depth(queue_limit, tenant_queue_limit)
 
     async def start(
         self,
@@ -78,7 +77,7 @@ class PostgresRunStore:
         request: RequestKey | None = None,
     ) -> tuple[Run, Message]:
         question = Question(identity, session_id, text, request)
-        most = self._queue_limit if when_busy is WhenBusy.ENQUEUE else 1
+        most = self._depth.session if when_busy is WhenBusy.ENQUEUE else 1
         async with connection(self._pool) as lent:
             outcome = await self._try(lent, question, most)
             if not isinstance(outcome, Refused):
@@ -115,7 +114,7 @@ class PostgresRunStore:
 
     async def retry(self, identity: Identity, run_id: RunId) -> Run:
         async with transaction(self._pool) as lent:
-            return await retry_run(lent, identity, run_id)
+            return await retry_run(lent, identity, run_id, self._depth)
 
     async def tool_calls(
         self, identity: Identity, run_id: RunId, page: Page
@@ -129,7 +128,7 @@ class PostgresRunStore:
     async def _try(
         self, lent: PooledConnection, question: Question, most: int
     ) -> tuple[Run, Message] | Refused:
-        depth = Depth(most, self._tenant_queue_limit)
+        depth = Depth(most, self._depth.tenant)
         return await try_start(lent, question, depth, new_id=self._new_id)
 
     async def _start_instead(self, question: Question, *, discard: bool) -> tuple[Run, Message]:
@@ -159,9 +158,9 @@ class PostgresRunStore:
             identity = question.identity
             key = (identity.tenant, identity.user_id, question.session_id)
             return RunInProgressError.of(str(await lent.fetchval(_BUSY_WITH, *key)))
-        if when_busy is WhenBusy.ENQUEUE and refused.unfinished >= self._queue_limit:
-            return QueueFullError.of(self._queue_limit, scope="session")
-        return QueueFullError.of(self._tenant_queue_limit, scope="tenant")
+        if when_busy is WhenBusy.ENQUEUE and refused.unfinished >= self._depth.session:
+            return QueueFullError.of(self._depth.session, scope="session")
+        return QueueFullError.of(self._depth.tenant, scope="tenant")
 
 
 def _stops(when_busy: WhenBusy) -> bool:

@@ -4,7 +4,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from chatmind.agent.v1 import run_pb2, run_service_pb2
 
-from services.agent.api.convert.runs import from_run, from_tool_call, to_when_busy
+from services.agent.api.convert.runs import (
+    from_run,
+    from_tool_call,
+    spelled_out,
+    to_when_busy,
+)
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.models import (
     AgentId,
@@ -139,3 +144,11 @@ class TestToolCall:
 
         assert (told.HasField("start_time"), told.HasField("end_time")) == (False, False)
         assert told.error == ""
+
+
+def test_a_default_is_spelled_out() -> None:
+    left_out = run_service_pb2.StartRunRequest(text="x")
+    said = run_service_pb2.StartRunRequest(text="x", when_busy=run_pb2.WHEN_BUSY_ENQUEUE)
+
+    assert spelled_out(left_out) == said == spelled_out(said)
+    assert left_out.when_busy == run_pb2.WHEN_BUSY_UNSPECIFIED
