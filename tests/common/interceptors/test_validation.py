@@ -88,6 +88,17 @@ class TestUnary:
         ]
         assert failure.message.startswith("knowledge_base_ids[1]: must be a valid UUID")
 
+    async def test_one_is_not_many(self) -> None:
+        request = knowledge_service_pb2.SearchRequest()
+        failure = await refused(
+            request.SerializeToString(), knowledge_service_pb2.SearchRequest.FromString
+        )
+
+        assert failure.violations == (
+            FieldViolation("knowledge_base_ids", "must contain at least 1 item"),
+            FieldViolation("query", "must be at least 1 character"),
+        )
+
     async def test_fields_of_fields_are_named_by_their_path(self) -> None:
         request = knowledge_service_pb2.CreateKnowledgeBaseRequest()
         request.knowledge_base.chunking.max_tokens = 1
