@@ -174,6 +174,21 @@ class TestProcess:
             f"continue with: chatmind chat --session {SESSION_ID}",
         ]
 
+    def test_ctrl_c_while_catching_up_tells_that_the_run_goes_on(
+        self, state: State, whole_environment: dict[str, str]
+    ) -> None:
+        state.active_runs.append(RUN_ID)
+        state.streams.append([said("Wait.", 2), Hold()])
+        with started(["chat", "--session", SESSION_ID], whole_environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"Wait.\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+
+        assert process.returncode == 130
+        assert err.decode().startswith("the run goes on, ")
+        assert err.decode().endswith(f"chatmind run cancel {RUN_ID}\n")
+
     def test_a_terminal_that_lacks_characters_gets_question_marks(
         self, state: State, whole_environment: dict[str, str]
     ) -> None:
