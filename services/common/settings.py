@@ -129,7 +129,7 @@ def read_settings(settings: type[SettingsT]) -> SettingsT:
 def wrong_settings(settings: type[BaseSettings], told: Mapping[str, str]) -> list[str]:
     """What `read_settings` would say is wrong if the variables `told` were set besides."""
     given: dict[str, Any] = {
-        key: told[variable] for variable, key in _variables(settings).items() if variable in told
+        key: told[variable] for variable, key in _variables(settings).items() if told.get(variable)
     }
     try:
         settings(**given)

@@ -144,6 +144,7 @@ class TestWrongSettings:
             "CHATMIND_EXAMPLE_IDENTITY_DIR": str(tmp_path),
             "CHATMIND_DATABASE_URL": "postgresql://127.0.0.1/chatmind",
             "CHATMIND_EXAMPLE_PLACE": "here",
+            "CHATMIND_EXAMPLE_MODE": "",
             "CHATMIND_OTHER_LISTEN": "not for this one",
         }
 
