@@ -27,6 +27,7 @@ from services.agent.domain.ports import ModelRegistry, Tool
 from services.agent.domain.queue import RunQueue
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
+from services.agent.domain.tools.calculator import calculator_tool
 from services.agent.domain.tools.current_time import current_time_tool
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
@@ -189,7 +190,7 @@ async def _parts(
     registry = await stack.enter_async_context(
         open_models(models, timeouts=timeouts, places=places)
     )
-    offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), *tools])
+    offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), calculator_tool(), *tools])
     return _Parts(settings, pool, bus, knowledge, registry, offered, places)
 
 
