@@ -28,6 +28,21 @@ class TestCurrentTime:
         with pytest.raises(InvalidArgumentError, match="IANA"):
             await TOOL.run({"timezone": zone}, CONTEXT)
 
+    @pytest.mark.parametrize(
+        ("zone", "near"),
+        [
+            ("asia/shanghai", "; perhaps Asia/Shanghai$"),
+            ("Berlin", "; perhaps Europe/Berlin$"),
+            ("new york", "; perhaps America/New_York$"),
+            ("America/NewYork", "; perhaps America/New_York"),
+            ("GMT+8", 'such as "Asia/Shanghai"$'),
+            ("x" * 10_000, 'such as "Asia/Shanghai"$'),
+        ],
+    )
+    async def test_names_like_a_wrong_one_are_told(self, zone: str, near: str) -> None:
+        with pytest.raises(InvalidArgumentError, match=near):
+            await TOOL.run({"timezone": zone}, CONTEXT)
+
     def test_its_description_gives_an_example(self) -> None:
         assert "Example:" in TOOL.spec.description
         assert TOOL.spec.idempotent
