@@ -11,7 +11,12 @@
 
 A parameter without a default is required. A parameter of type `ToolContext` is given by the loop
 and is never part of the schema. Parameters may be of type str, int, float, bool, a `Literal` of
-strings, a list of one of these, or one of these or None.
+strings, a list of one of these, a dict from str to one of these, a `TypedDict` of them, whose
+docstring describes them under "Attributes:", or one of these or None; limits are set by
+`Annotated[int, Bounds(1, 9)]`. Any other type is refused when the tool is made.
+
+Sections "Raises:" and "Returns:" of the docstring are for people; all others, such as "Examples:",
+are part of the description. A model may call a tool several times at once.
 """
 
 import inspect
@@ -19,7 +24,18 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
 from services.common.text import Json
@@ -32,7 +48,26 @@ _SIMPLE: Final[Mapping[object, str]] = {
     float: "number",
     bool: "boolean",
 }
+_LIMITS: Final[Mapping[object, tuple[str, str]]] = {
+    "string": ("minLength", "maxLength"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "array": ("minItems", "maxItems"),
+}
 _ARGUMENT = re.compile(r"^    (\w+):\s*(.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a number, or of the length of a string or list; both are within.
+
+    Attributes:
+        least: the smallest; None for none.
+        most: the largest; None for none.
+    """
+
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +101,25 @@ def function_tool(function: ToolFunction, *, idempotent: bool) -> FunctionTool:
     Raises:
         TypeError: a parameter has a type that no schema is known for, or there is no docstring.
     """
-    hints = get_type_hints(function)
+    hints = get_type_hints(function, include_extras=True)
     name = getattr(function, "__name__", "")
     description, told = _read(inspect.getdoc(function) or "")
     if not description:
         raise TypeError(f"tool {name} has no docstring")
     context, properties, required = None, dict[str, Json](), list[str]()
     for parameter in inspect.signature(function).parameters.values():
-        if hints[parameter.name] is ToolContext:
+        hint = hints.get(parameter.name)
+        if hint is ToolContext:
             context = parameter.name
             continue
-        properties[parameter.name] = _described(hints[parameter.name], told.get(parameter.name))
+        properties[parameter.name] = {
+            **_described(hint, told.get(parameter.name)),
+            **_default(parameter.default),
+        }
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-    return FunctionTool(
-        ToolSpec(name, description, object_schema(properties, required), idempotent),
-        function,
-        context,
-    )
+    schema = object_schema(properties, required)
+    return FunctionTool(ToolSpec(name, description, schema, idempotent), function, context)
 
 
 def object_schema(properties: Mapping[str, Json], required: list[str]) -> dict[str, Json]:
@@ -98,9 +134,21 @@ def object_schema(properties: Mapping[str, Json], required: list[str]) -> dict[s
 
 def _read(docstring: str) -> tuple[str, dict[str, str]]:
     """A docstring's description, and what it says of each argument."""
-    description, _, arguments = docstring.partition("\nArgs:\n")
-    told = {name: " ".join(text.split()) for name, text in _ARGUMENT.findall(arguments)}
-    return description.strip(), told
+    description, arguments, dropped = list[str](), list[str](), list[str]()
+    sections = {
+        "Args:": arguments,
+        "Attributes:": arguments,
+        "Raises:": dropped,
+        "Returns:": dropped,
+    }
+    section = description
+    for line in docstring.splitlines():
+        if line and not line.startswith(" "):
+            section = sections.get(line, description)
+        if line not in sections:
+            section.append(line)
+    told = {name: " ".join(text.split()) for name, text in _ARGUMENT.findall("\n".join(arguments))}
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(description)).strip(), told
 
 
 def _described(hint: object, description: str | None) -> dict[str, Json]:
@@ -108,15 +156,53 @@ def _described(hint: object, description: str | None) -> dict[str, Json]:
     return {**schema, "description": description} if description else schema
 
 
+def _default(value: object) -> dict[str, Json]:
+    """What is said of a default; None stands for leaving the argument out, which goes unsaid."""
+    return {"default": value} if isinstance(value, str | int | float) else {}
+
+
 def _schema(hint: object) -> dict[str, Json]:
     origin, parts = get_origin(hint), get_args(hint)
     if hint in _SIMPLE:
         return {"type": _SIMPLE[hint]}
-    if origin is Literal:
+    if is_typeddict(hint):
+        return _typed_dict(hint)
+    if origin is Literal and all(isinstance(part, str) for part in parts):
         return {"type": "string", "enum": list(parts)}
+    if origin in {Required, NotRequired}:
+        return _schema(parts[0])
     if origin is list:
         return {"type": "array", "items": _schema(parts[0])}
-    if origin in {Union, UnionType} and NoneType in parts and len(parts) == 2:
+    if origin is dict and parts[0] is str:
+        return {"type": "object", "additionalProperties": _schema(parts[1])}
+    if origin is Annotated:
+        return _within(_schema(parts[0]), parts[1:])
+    return _optional(hint)
+
+
+def _optional(hint: object) -> dict[str, Json]:
+    parts = get_args(hint)
+    if get_origin(hint) in {Union, UnionType} and NoneType in parts and len(parts) == 2:
         inner = _schema(next(part for part in parts if part is not NoneType))
         return {"anyOf": [inner, {"type": "null"}]}
     raise TypeError(f"no schema is known for parameters of type {hint}")
+
+
+def _typed_dict(hint: object) -> dict[str, Json]:
+    _, told = _read(inspect.cleandoc(hint.__doc__ or ""))
+    properties: dict[str, Json] = {
+        key: _described(value, told.get(key))
+        for key, value in get_type_hints(hint, include_extras=True).items()
+    }
+    required: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
+    return object_schema(properties, [key for key in properties if key in required])
+
+
+def _within(schema: dict[str, Json], annotations: tuple[object, ...]) -> dict[str, Json]:
+    limits = _LIMITS.get(schema.get("type"))
+    for each in annotations:
+        if not isinstance(each, Bounds) or limits is None:
+            raise TypeError(f"no schema is known for the annotation {each}")
+        given = zip(limits, (each.least, each.most), strict=True)
+        schema |= {word: limit for word, limit in given if limit is not None}
+    return schema
