@@ -137,7 +137,7 @@ class Nemesis:
             await self._pause(self._pace.replicas)
             slot = self._chance.choice(slots)
             await slot.running.kill()
-            await slot.start()
+            await self._system.start_again(slot)
             self.toll.replica_kills += 1
 
     async def cut(self, proxy: Proxy, subscription: Subscription) -> None:

@@ -78,6 +78,8 @@ def _be(wanted: dict[str, Any]) -> None:
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201
     except BaseException:  # noqa: BLE001 - nothing may get back into the parent's loop
         traceback.print_exc()
     finally:

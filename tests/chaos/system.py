@@ -197,6 +197,19 @@ class System:
                 if answer.status == health_pb2.HealthCheckResponse.SERVING:
                     return
 
+    async def start_again(self, slot: Slot) -> None:
+        """Fill a slot until what runs there answers; without its database a service ends."""
+        async with asyncio.timeout(ENOUGH):
+            while True:
+                process = await slot.start()
+                serving = asyncio.ensure_future(self.serving(slot))
+                ended = asyncio.ensure_future(process.ended.wait())
+                await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+                if serving.done():
+                    return serving.result()
+                serving.cancel()
+
     async def start_answering(self) -> None:
         """Start whatever answers calls, and wait until it does."""
         for slot in (*self.replicas, *self.gateways):
