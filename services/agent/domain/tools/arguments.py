@@ -2,56 +2,107 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from jsonschema import Draft202012Validator
 
 from services.agent.domain.chat import ToolSpec
+from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
 from services.common.text import Json, clean_json
 
 _MOST_VIOLATIONS: Final = 5
 _MOST_CHARS: Final = 300
+_MOST_VALIDATORS: Final = 256
 
 
 class ArgumentsError(Exception):
     """What is wrong with the arguments, in words that help the model to mend them."""
 
 
-def read_arguments(arguments_json: str, spec: ToolSpec) -> Mapping[str, Json]:
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a tool is called with.
+
+    Attributes:
+        values: by name; they keep the tool's schema.
+        mended: what was not quite right and has been put right; "" stands for the text as a whole.
+    """
+
+    values: Mapping[str, Json]
+    mended: tuple[str, ...] = ()
+
+
+def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
     """The arguments of a call; none at all are an empty object.
+
+    What has only one possible meaning is mended first.
 
     Raises:
         ArgumentsError: they are no JSON object, or do not keep the tool's schema.
     """
-    arguments = _parsed(arguments_json)
-    if not isinstance(arguments, dict):
+    written, mended = _parsed(arguments_json, spec)
+    if not isinstance(written, dict):
         raise ArgumentsError(
-            f"the arguments must be a JSON object, not {_kind(arguments)}. {_wanted(spec)}"
+            f"the arguments must be a JSON object, not {_kind(written)}. {_wanted(spec)}"
         )
-    violations = _violations(arguments, spec)
-    if violations:
+    values, names = mended_values(written, spec.input_schema)
+    if _violations(values, spec):
+        violations = _violations(written, spec) or _violations(values, spec)
         raise ArgumentsError(f"the arguments do not fit: {violations}. {_wanted(spec)}")
-    return {str(key): clean_json(value) for key, value in arguments.items()}
+    cleaned = {str(key): clean_json(value) for key, value in values.items()}
+    return Arguments(cleaned, (*([""] if mended else []), *names))
 
 
-def _parsed(text: str) -> object:
+def _parsed(text: str, spec: ToolSpec) -> tuple[object, bool]:
+    """What is written, and whether it had to be mended."""
     if not text.strip():
-        return {}
+        return {}, False
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ArgumentsError(
-            f"the arguments are not a JSON object; the JSON breaks at {place}: {error.msg}"
-        ) from error
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ArgumentsError(
-            "the arguments are not a JSON object that can be read: too deep, or a number too long"
-        ) from error
+        mended = mended_text(text)
+        if mended is None:
+            raise _unreadable(error) from error
+        return mended, True
+    if isinstance(value, str):
+        meant = mended_string(value, spec.input_schema)
+        return (value, False) if meant is None else (meant, True)
+    return value, False
+
+
+def _unreadable(error: Exception) -> ArgumentsError:
+    if isinstance(error, json.JSONDecodeError):
+        place = f"line {error.lineno}, column {error.colno}"
+        return ArgumentsError(
+            f"the arguments are not a JSON object; the JSON breaks at {place}: {error.msg}"
+        )
+    return ArgumentsError(
+        "the arguments are not a JSON object that can be read: too deep, or a number too long"
+    )
+
+
+class _Schema:
+    """A schema as itself: tools keep theirs, so that each is looked at once."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Schema) and self.schema is other.schema
+
+
+@lru_cache(_MOST_VALIDATORS)
+def _validator(schema: _Schema) -> Draft202012Validator:
+    return Draft202012Validator(schema.schema)
 
 
 def _violations(arguments: object, spec: ToolSpec) -> str:
-    found = Draft202012Validator(spec.input_schema).iter_errors(arguments)
+    found = _validator(_Schema(spec.input_schema)).iter_errors(arguments)
     told = [
         f"{'.'.join(str(part) for part in error.absolute_path) or 'object'}: "
         f"{_shortened(error.message)}"

@@ -64,12 +64,15 @@ async def execute(
         arguments = read_arguments(call.arguments_json, tool.spec)
     except ArgumentsError as error:
         return _error("invalid_arguments", str(error))
+    if arguments.mended:
+        log = structlog.get_logger("tools")
+        log.info("arguments mended", tool=call.name, run_id=context.run_id, what=arguments.mended)
     if bounds.seconds <= 0:
         return _error("timeout", f"no time is left for {tool.spec.name}; it was not executed")
     given: list[ToolResult] = []
 
     async def give() -> None:
-        given.append(await _run(tool, arguments, context, bounds))
+        given.append(await _run(tool, arguments.values, context, bounds))
 
     task = tasks.start(f"tool {tool.spec.name}", give())
     try:

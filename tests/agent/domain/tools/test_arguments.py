@@ -1,8 +1,13 @@
+from collections.abc import Mapping
+
 import pytest
+from jsonschema import Draft202012Validator
 
 from services.agent.domain.chat import ToolSpec
-from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
+from services.agent.domain.tools import arguments as arguments_module
+from services.agent.domain.tools.arguments import Arguments, ArgumentsError, read_arguments
 from services.agent.domain.tools.function import object_schema
+from services.common.text import Json
 
 SPEC = ToolSpec(
     "look",
@@ -17,11 +22,13 @@ BARE = ToolSpec("bare", "Bare.", object_schema({}, []), idempotent=True)
 
 class TestReadArguments:
     def test_arguments_that_fit_are_given(self) -> None:
-        assert read_arguments('{"query": "a", "n": 3}', SPEC) == {"query": "a", "n": 3}
+        arguments = read_arguments('{"query": "a", "n": 3}', SPEC)
+
+        assert arguments == Arguments({"query": "a", "n": 3})
 
     @pytest.mark.parametrize("text", ["", "  \n", "{}"])
     def test_none_at_all_are_an_empty_object(self, text: str) -> None:
-        assert read_arguments(text, BARE) == {}
+        assert read_arguments(text, BARE) == Arguments({})
 
     @pytest.mark.parametrize(
         ("text", "told"),
@@ -29,7 +36,7 @@ class TestReadArguments:
             ('{"query": ', "not a JSON object; the JSON breaks at line 1, column 11"),
             ("look for backups", "not a JSON object"),
             ('["a"]', "must be a JSON object, not a list"),
-            ('"a"', "must be a JSON object, not a string"),
+            ('"[1]"', "must be a JSON object, not a string"),
             ("null", "must be a JSON object, not null"),
             ("7", "must be a JSON object, not a number"),
             ("true", "must be a JSON object, not a boolean"),
@@ -48,7 +55,10 @@ class TestReadArguments:
         [
             ("{}", "'query' is a required property"),
             ("", "'query' is a required property"),
-            ('{"query": 5}', "query: 5 is not of type 'string'"),
+            ('{"query": 5.5}', "query: 5.5 is not of type 'string'"),
+            ('{"query": null}', "query: None is not of type 'string'"),
+            ('{"query": 5, "n": "x"}', "query: 5 is not of type 'string'; n: 'x' is not of type"),
+            ('"a query too long"', "query: 'a query too long' is too long"),
             ('{"query": "a", "kb_id": "7"}', "'kb_id' was unexpected"),
             ('{"query": "a", "n": 1.5}', "n: 1.5 is not of type 'integer'"),
         ],
@@ -67,4 +77,42 @@ class TestReadArguments:
         assert len(str(error.value)) < 1000
 
     def test_what_cannot_be_stored_is_replaced(self) -> None:
-        assert read_arguments('{"query": "a\\u0000b\\ud800"}', SPEC) == {"query": "a\ufffdb\ufffd"}
+        arguments = read_arguments('{"query": "a\\u0000b\\ud800"}', SPEC)
+
+        assert arguments.values == {"query": "a\ufffdb\ufffd"}
+
+    @pytest.mark.parametrize(
+        ("text", "values", "mended"),
+        [
+            ('```json\n{"query": "a"}\n```', {"query": "a"}, ("",)),
+            ("{'query': 'a', 'n': 3,}", {"query": "a", "n": 3}, ("",)),
+            ('"{\\"query\\": \\"a\\", \\"n\\": \\"3\\"}"', {"query": "a", "n": 3}, ("", "n")),
+            ('"a"', {"query": "a"}, ("",)),
+            ('{"query": 5, "n": null}', {"query": "5"}, ("query", "n")),
+            ('{"query": "a", "n": 3.0}', {"query": "a", "n": 3}, ("n",)),
+        ],
+    )
+    def test_what_has_one_meaning_is_mended_and_told(
+        self, text: str, values: dict[str, Json], mended: tuple[str, ...]
+    ) -> None:
+        arguments = read_arguments(text, SPEC)
+
+        assert arguments == Arguments(values, mended)
+        assert str(arguments.values) == str(values)
+
+    def test_a_schema_is_looked_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: list[object] = []
+
+        def counting(schema: Mapping[str, Json]) -> object:
+            made.append(schema)
+            return Draft202012Validator(schema)
+
+        monkeypatch.setattr(arguments_module, "Draft202012Validator", counting)
+        first, second = (
+            ToolSpec("a", "A.", object_schema({}, []), idempotent=True) for _ in range(2)
+        )
+        for _ in range(3):
+            read_arguments("{}", first)
+            read_arguments("{}", second)
+
+        assert made == [first.input_schema, second.input_schema]

@@ -46,7 +46,7 @@ class TestExecute:
         assert result.text.endswith("; there are: book, look.")
         assert len(result.text) < 200
 
-    @pytest.mark.parametrize("arguments", ['{"what": ', '{"what": 5}', '{"user_id": "u2"}', "[]"])
+    @pytest.mark.parametrize("arguments", ['{"what": ', '{"what": 5.5}', '{"user_id": "u2"}', "[]"])
     async def test_a_tool_is_not_run_with_arguments_that_do_not_fit(self, arguments: str) -> None:
         tool = PlainTool()
 
@@ -54,6 +54,24 @@ class TestExecute:
 
         assert result.error == "invalid_arguments"
         assert tool.ran == []
+
+    async def test_arguments_that_were_mended_are_logged_without_their_values(self) -> None:
+        tool = PlainTool()
+
+        with capture_logs() as logs:
+            result = await run(tool, "{'what': 5}")
+
+        assert result == ToolResult("found")
+        assert tool.ran == [{"what": "5"}]
+        assert logs == [
+            {
+                "event": "arguments mended",
+                "log_level": "info",
+                "tool": "look",
+                "run_id": CONTEXT.run_id,
+                "what": ("", "what"),
+            }
+        ]
 
     async def test_a_failure_that_may_be_told_is_told(self) -> None:
         result = await run(raising(KnowledgeUnavailableError("The service is down.")))
