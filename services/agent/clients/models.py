@@ -85,6 +85,7 @@ def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
         model=settings.endpoints[0].model,
         provider=Provider.OPENAI,
         context_tokens=settings.context_tokens,
+        tool_protocol=settings.tool_protocol,
         default=default,
     )
 

@@ -5,6 +5,7 @@
     base_url = "https://api.deepseek.com/v1"
     api_key_env = "DEEPSEEK_API_KEY"            # the variable that holds the key
     context_tokens = 65536
+    tool_protocol = "native"                    # or "tags": tools are told of in the text
     send_reasoning = false                      # thoughts must come back with the messages
     stream = false                              # replies come in pieces; some models need it
 
@@ -23,7 +24,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import (
     BaseModel,
@@ -36,6 +37,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from services.agent.clients.offline_model import OFFLINE_MODEL
+from services.agent.domain.chat import ToolProtocol
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 OPENAI_MODEL: Final = "gpt-5.4-mini"
@@ -73,6 +75,7 @@ class ModelSettings:
         name: selects it in an agent.
         endpoints: its servers, in the order in which they are tried.
         context_tokens: how much it reads at once; 0 where that is not known.
+        tool_protocol: how it asks for tools.
         send_reasoning: its thoughts must come back with its messages.
         stream: its replies are asked for in pieces.
     """
@@ -80,6 +83,7 @@ class ModelSettings:
     name: str
     endpoints: tuple[EndpointSettings, ...]
     context_tokens: int = 0
+    tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     send_reasoning: bool = False
     stream: bool = False
 
@@ -131,7 +135,7 @@ class _Endpoint(_Strict):
 
 class _Model(_Endpoint):
     context_tokens: int = Field(default=0, ge=0, le=100_000_000)
-    tool_protocol: Literal["native"] = "native"
+    tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     send_reasoning: bool = False
     stream: bool = False
     endpoints: tuple[_Endpoint, ...] = Field(default=(), max_length=4)
@@ -164,7 +168,7 @@ def _told(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         return "unknown key"
     if problem["loc"][-1] == "tool_protocol":
-        return 'must be "native"; "tags" is not offered yet'
+        return 'must be "native" or "tags"'
     return problem["msg"]
 
 
@@ -183,6 +187,7 @@ def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: st
         name,
         endpoints,
         context_tokens=model.context_tokens,
+        tool_protocol=model.tool_protocol,
         send_reasoning=model.send_reasoning,
         stream=model.stream,
     )

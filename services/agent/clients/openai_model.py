@@ -22,7 +22,9 @@ from services.agent.clients.model_retries import Retries, RetryBudget
 from services.agent.clients.openai_errors import Failure, failure
 from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
-from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest
+from services.agent.clients.tool_text_reading import with_calls_of_text
+from services.agent.clients.tool_text_writing import in_text
+from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest, ToolProtocol
 from services.agent.domain.errors import ModelUnavailableError
 from services.agent.domain.places import Places
 from services.common.clock import Clock
@@ -154,11 +156,14 @@ class OpenAIModel:
     async def _attempt(
         self, endpoint: Endpoint, request: ModelRequest, deadline: float
     ) -> ModelReply | Failure:
-        body = shape_request(request, model=endpoint.model, dialect=endpoint.dialect)
+        tags = self._info.tool_protocol is ToolProtocol.TAGS
+        asked = in_text(request) if tags else request
+        body = shape_request(asked, model=endpoint.model, dialect=endpoint.dialect)
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 response = await endpoint.client.post(_PATH, cast_to=httpx2.Response, body=body)
-            return read_reply(response.content)
+            reply = read_reply(response.content)
+            return with_calls_of_text(reply, request, self._info.tool_protocol)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 return self._out_of_time()

@@ -44,7 +44,7 @@ def shape_request(request: ModelRequest, *, model: str, dialect: Dialect) -> dic
         **_options(request.options, dialect),
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [function_json(tool) for tool in request.tools]
     if dialect.stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
@@ -80,11 +80,12 @@ def _call(call: ToolCall) -> Mapping[str, Json]:
     name that no tool may have. The model is told what was wrong by the call's result.
     """
     name = _NO_NAME.sub("_", call.name)[:_MOST_NAME_CHARS] or "_"
-    arguments = call.arguments_json if _is_object(call.arguments_json) else "{}"
+    arguments = call.arguments_json if is_object(call.arguments_json) else "{}"
     return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _is_object(text: str) -> bool:
+def is_object(text: str) -> bool:
+    """Whether a text is one JSON object and nothing else."""
     try:
         return isinstance(json.loads(text, parse_constant=_refuse), dict)
     except (ValueError, RecursionError):
@@ -95,7 +96,8 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-def _tool(tool: ToolSpec) -> Mapping[str, Json]:
+def function_json(tool: ToolSpec) -> Mapping[str, Json]:
+    """A tool as it is offered."""
     return {
         "type": "function",
         "function": {

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
-from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider
+from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider, ToolProtocol
 from services.agent.domain.messages import Role
 from services.agent.domain.models import ModelOptions
 from tests.agent.scripted_model import says, scripted_model
@@ -36,6 +38,12 @@ class TestModels:
                 ModelInfo("offline", "offline", Provider.OFFLINE),
                 ModelInfo("z", "z-1", Provider.OPENAI, 100, default=True),
             ]
+
+    async def test_how_a_model_asks_for_tools_is_told(self) -> None:
+        tags = replace(settings("a"), tool_protocol=ToolProtocol.TAGS)
+
+        async with open_models([tags]) as models:
+            assert models.list()[0].tool_protocol is ToolProtocol.TAGS
 
     async def test_a_name_that_is_not_there_gives_none(self) -> None:
         async with open_models([settings("a")]) as models:

@@ -10,6 +10,7 @@ from services.agent.clients.models_file import (
     ModelsFileError,
     load_models,
 )
+from services.agent.domain.chat import ToolProtocol
 
 DEEPSEEK = """
 [models.deepseek-chat]
@@ -22,6 +23,7 @@ send_reasoning = true
 stream = true
 
 [models.local]
+tool_protocol = "tags"
 [[models.local.endpoints]]
 base_url = "http://10.0.0.5:8000/v1"
 model = "qwen"
@@ -55,6 +57,7 @@ class TestFile:
                     EndpointSettings("http://10.0.0.5:8000/v1", "qwen", ""),
                     EndpointSettings("http://10.0.0.6:8000/v1", "local", ""),
                 ),
+                tool_protocol=ToolProtocol.TAGS,
             ),
         )
 
@@ -73,7 +76,14 @@ class TestFile:
                 '[models.a]\napi_key_env = "ABSENT"',
                 "variable ABSENT, named by",
             ),
-            ('[models.a]\ntool_protocol = "tags"', 'models.a.tool_protocol: must be "native"'),
+            (
+                '[models.a]\ntool_protocol = "xml"',
+                'models.a.tool_protocol: must be "native" or "tags"',
+            ),
+            (
+                "[models.a]\ntool_protocol = true",
+                'models.a.tool_protocol: must be "native" or "tags"',
+            ),
             ("[models.offline]", "models.offline: the built-in model"),
             (
                 '[models.a]\nbase_url = "http://x"\n[[models.a.endpoints]]\nbase_url = "http://y"',

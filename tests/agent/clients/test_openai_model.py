@@ -11,7 +11,14 @@ from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.model_retries import Retries
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
-from services.agent.domain.chat import ChatMessage, FinishReason, ModelReply, ModelRequest
+from services.agent.domain.chat import (
+    ChatMessage,
+    FinishReason,
+    ModelReply,
+    ModelRequest,
+    ToolProtocol,
+    ToolResult,
+)
 from services.agent.domain.errors import (
     ContextTooLongError,
     EmptyAnswerError,
@@ -19,8 +26,9 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
 )
 from services.agent.domain.messages import Role
+from services.agent.domain.models import AgentSettings, RunLimits
 from services.agent.domain.ports import Model
-from services.agent.domain.run_models import Usage
+from services.agent.domain.run_models import StopReason, Usage
 from tests.agent.dialogue import CASES
 from tests.agent.scripted_model import (
     EMPTY_CHOICES,
@@ -40,6 +48,7 @@ from tests.agent.scripted_model import (
     says,
     scripted_model,
 )
+from tests.agent.turns import PlainTool, Scene
 
 KEY = "hunter2-very-secret"
 QUESTION = ModelRequest((ChatMessage(Role.USER, "Hello?"),))
@@ -62,11 +71,12 @@ async def opened(
     total_seconds: float = 20,
     max_reply_bytes: int = 16 * 1024 * 1024,
     stream: bool = False,
+    tool_protocol: ToolProtocol = ToolProtocol.NATIVE,
 ) -> AsyncIterator[Model]:
     """A model of these endpoints."""
     endpoints = tuple(EndpointSettings(url, "scripted", KEY) for url in urls)
     async with open_models(
-        [ModelSettings("m", endpoints, stream=stream)],
+        [ModelSettings("m", endpoints, tool_protocol=tool_protocol, stream=stream)],
         timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
         retries=retries,
         policy=policy or BreakerPolicy(rest_seconds=0.01),
@@ -142,6 +152,83 @@ class TestReplies:
                 await model.complete(QUESTION)
 
         assert len(server.requests) == 1
+
+
+def tagged(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def asks(what: str) -> str:
+    return tagged("look", f'{{"what": "{what}"}}')
+
+
+class TestToolsInText:
+    """A whole conversation with a model whose server knows neither tools nor their results."""
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_a_conversation_with_tools(self, server: ScriptedModel, stream: bool) -> None:
+        look = PlainTool(gives=lambda arguments: ToolResult(f"{arguments['what']} is on b1."))
+        server.script(
+            says("<think>Hm.</think>I look.\n" + "\n".join(map(asks, ("x", "y")))),
+            says('```json\n{"name": "look", "arguments": {"what": {}}}\n```'),
+            says('<tool_call>{"name": "look", "arguments": {"what": "z}}</tool_call>'),
+            says(tagged("gone", "{}")),
+            says("Both are on b1."),
+        )
+
+        async with opened(server.base_url, stream=stream, tool_protocol=ToolProtocol.TAGS) as model:
+            scene = Scene(model, [look])
+            ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.END_TURN
+        assert look.ran == [{"what": "x"}, {"what": "y"}]
+        assert [call.name for each in scene.journal.messages for call in each.tool_calls] == [
+            *["look"] * 4,
+            "gone",
+        ]
+        assert scene.journal.messages[1].metadata["reasoning"] == "Hm."
+        assert scene.journal.last.text == "Both are on b1."
+        bodies = [request.json for request in server.requests]
+        assert not any("tools" in body for body in bodies)
+        last = bodies[-1]["messages"]
+        assert all(each.keys() == {"role", "content"} for each in last)
+        assert [each["role"] for each in last] == ["system", *["user", "assistant"] * 4, "user"]
+        assert '"name": "look", "description": "The tool look."' in last[0]["content"]
+        assert last[2]["content"] == "I look.\n" + "\n".join(map(asks, ("x", "y")))
+        results = [each["content"] for each in last[3::2]]
+        assert results[0] == (
+            "<tool_response>\nx is on b1.\n</tool_response>\n\n"
+            "<tool_response>\ny is on b1.\n</tool_response>"
+        )
+        assert "the arguments do not fit" in results[1]
+        assert "the arguments are not a JSON object" in results[2]
+        assert "there is no tool 'gone'; there are: look" in results[3]
+
+    async def test_the_closing_question_tells_of_no_tools(self, server: ScriptedModel) -> None:
+        server.script(says(asks("x")), says(asks("y")))
+
+        async with opened(server.base_url, tool_protocol=ToolProtocol.TAGS) as model:
+            settings = AgentSettings("Helper", limits=RunLimits(max_steps=1))
+            scene = Scene(model, [PlainTool()], settings)
+            ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.MAX_STEPS
+        assert "<tools>" not in server.requests[1].json["messages"][0]["content"]
+        assert "<tool_call>" not in scene.journal.last.text
+
+    async def test_a_native_model_may_print_its_call(self, server: ScriptedModel) -> None:
+        look = PlainTool()
+        server.script(
+            says('```json\n{"name": "look", "arguments": {"what": "x"}}\n```'), says("On b1.")
+        )
+
+        async with opened(server.base_url) as model:
+            scene = Scene(model, [look])
+            await scene.work()
+
+        assert look.ran == [{"what": "x"}]
+        assert scene.journal.last.text == "On b1."
+        assert server.requests[1].json["messages"][-1]["role"] == "tool"
 
 
 class TestRepeats:
