@@ -89,6 +89,7 @@ class Tool(Protocol):
         """Do it; the arguments keep `spec.input_schema`.
 
         Raises:
+            ToolError: it came to nothing; says whether the model is to try again.
             ServiceError: it failed in a way that the model may be told.
         """
 

@@ -21,8 +21,8 @@ from services.agent.domain.tools.arithmetic import (
     remainder,
     shown,
 )
+from services.agent.domain.tools.errors import FailedToolError, RetryToolError
 from services.agent.domain.tools.function import FunctionTool, function_tool
-from services.common.errors import InvalidArgumentError
 
 MAX_CHARS: Final = 1000
 MAX_DEPTH: Final = 50
@@ -44,6 +44,10 @@ _HINTS: Final[Mapping[type[ast.AST], str]] = {
     ast.Constant: "only real numbers can be calculated with",
     ast.Call: "functions are called as in max(1, 2), and a product is written with *",
 }
+
+
+class ExpressionError(ArithmeticRefusedError):
+    """The expression is no arithmetic, as opposed to one without a value."""
 
 
 def calculator_tool() -> FunctionTool:
@@ -69,8 +73,10 @@ def calculator_tool() -> FunctionTool:
         """
         try:
             return calculate(expression)
+        except ExpressionError as error:
+            raise RetryToolError(str(error)) from error
         except ArithmeticRefusedError as error:
-            raise InvalidArgumentError(str(error)) from error
+            raise FailedToolError(str(error)) from error
 
     return function_tool(calculator, idempotent=True)
 
@@ -79,17 +85,18 @@ def calculate(expression: str) -> str:
     """The value of an expression, in digits.
 
     Raises:
-        ArithmeticRefusedError: it is no arithmetic, has no value, or is out of bounds.
+        ExpressionError: it is no arithmetic, or too long.
+        ArithmeticRefusedError: it has no value, or one that is out of bounds.
     """
     if len(expression) > MAX_CHARS:
-        raise ArithmeticRefusedError(f"the expression is longer than {MAX_CHARS} characters")
+        raise ExpressionError(f"the expression is longer than {MAX_CHARS} characters")
     text = " ".join(expression.translate(_SIGNS).split())
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = getattr(error, "offset", None)
         where = f" at character {place}" if place else ""
-        raise ArithmeticRefusedError(f"the expression cannot be read{where}") from error
+        raise ExpressionError(f"the expression cannot be read{where}") from error
     return shown(_Walk(text).value(tree, 0))
 
 
@@ -101,7 +108,7 @@ class _Walk:
 
     def value(self, node: ast.expr, depth: int) -> Fraction:
         if depth > MAX_DEPTH:
-            raise ArithmeticRefusedError(f"the expression is nested deeper than {MAX_DEPTH} levels")
+            raise ExpressionError(f"the expression is nested deeper than {MAX_DEPTH} levels")
         match node:
             case ast.Constant(value=bool()):
                 pass
@@ -120,7 +127,7 @@ class _Walk:
                 return self._chain(node, depth)
             case ast.Call(func=ast.Name(id=name), keywords=[]):
                 return self._call(name, node.args, depth)
-        raise ArithmeticRefusedError(_unknown(node))
+        raise ExpressionError(_unknown(node))
 
     def _chain(self, node: ast.expr, depth: int) -> Fraction:
         """A chain such as 1 + 2 + 3, however long, is one level."""
@@ -132,18 +139,18 @@ class _Walk:
         for link in reversed(links):
             operate = _OPERATORS.get(type(link.op))
             if operate is None:
-                raise ArithmeticRefusedError(_unknown(link.op))
+                raise ExpressionError(_unknown(link.op))
             result = bounded(operate(result, self.value(link.right, depth + 1)))
         return result
 
     def _call(self, name: str, arguments: list[ast.expr], depth: int) -> Fraction:
         if name not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
-            raise ArithmeticRefusedError(f"there is no function {name[:64]!r}; there are: {known}")
+            raise ExpressionError(f"there is no function {name[:64]!r}; there are: {known}")
         function, counts = FUNCTIONS[name]
         if len(arguments) not in counts:
             most = "" if len(counts) == 1 else f" to {counts[-1]}"
-            raise ArithmeticRefusedError(f"{name} takes {counts[0]}{most} numbers")
+            raise ExpressionError(f"{name} takes {counts[0]}{most} numbers")
         values = [self.value(each, depth + 1) for each in arguments]
         return bounded(function(*values))
 

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
+from services.agent.domain.tools.errors import RetryToolError
 from services.agent.domain.tools.function import FunctionTool, function_tool
 from services.common.clock import Clock
-from services.common.errors import InvalidArgumentError
 
 _MOST_NAMES: Final = 3
 
@@ -34,7 +34,7 @@ def current_time_tool(clock: Clock) -> FunctionTool:
             told = (
                 f'must be an IANA time zone such as "Asia/Shanghai"{near and f"; perhaps {near}"}'
             )
-            raise InvalidArgumentError.of_field("timezone", told) from error
+            raise RetryToolError(told) from error
         moment = clock().astimezone(zone)
         return f"{moment.isoformat(timespec='seconds')} ({moment:%A})"
 

@@ -16,6 +16,7 @@ from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
+from services.agent.domain.tools.errors import ToolError
 from services.common.errors import ServiceError
 from services.common.tasks import BackgroundTasks
 from services.common.text import Json
@@ -100,6 +101,9 @@ async def _run(
     log = structlog.get_logger("tools").bind(tool=tool.spec.name, run_id=context.run_id)
     try:
         return _capped(await tool.run(arguments, context), bounds.result_chars)
+    except ToolError as error:
+        told = _error(error.word, error.message, advice=error.advice)
+        return _capped(told, bounds.result_chars)
     except ServiceError as error:
         return _capped(_error(error.reason.lower(), error.message), bounds.result_chars)
     except asyncio.CancelledError:
@@ -117,8 +121,8 @@ def _late(spec: ToolSpec, bounds: ToolBounds) -> ToolResult:
     return _error("timeout", f"{spec.name} took longer than {bounds.seconds:g} s{maybe}")
 
 
-def _error(word: str, text: str) -> ToolResult:
-    return ToolResult(f"Error: {text.removesuffix('.')}.", error=word)
+def _error(word: str, text: str, *, advice: str = "") -> ToolResult:
+    return ToolResult(f"Error: {text.removesuffix('.')}.{advice}", error=word)
 
 
 def _capped(result: ToolResult, most: int) -> ToolResult:

@@ -5,7 +5,7 @@ import pytest
 
 from services.agent.domain.tools.arithmetic import ArithmeticRefusedError
 from services.agent.domain.tools.calculator import calculate, calculator_tool
-from services.common.errors import InvalidArgumentError
+from services.agent.domain.tools.errors import FailedToolError, RetryToolError
 from tests.agent.domain.tools.contexts import CONTEXT
 
 TOOL = calculator_tool()
@@ -111,8 +111,12 @@ class TestCalculator:
     async def test_it_answers_with_the_number_alone(self) -> None:
         assert (await TOOL.run({"expression": "0.1 + 0.2"}, CONTEXT)).text == "0.3"
 
-    async def test_what_is_wrong_is_told(self) -> None:
-        with pytest.raises(InvalidArgumentError, match="division by zero"):
+    async def test_an_expression_that_is_wrong_may_be_tried_again(self) -> None:
+        with pytest.raises(RetryToolError, match="without commas"):
+            await TOOL.run({"expression": "1,000 + 1"}, CONTEXT)
+
+    async def test_one_without_value_may_not(self) -> None:
+        with pytest.raises(FailedToolError, match="division by zero"):
             await TOOL.run({"expression": "1 / 0"}, CONTEXT)
 
     async def test_the_examples_of_its_description_hold(self) -> None:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from services.agent.domain.tools.current_time import current_time_tool
-from services.common.errors import InvalidArgumentError
+from services.agent.domain.tools.errors import RetryToolError
 from services.common.text import Json
 from tests.agent.domain.tools.contexts import CONTEXT
 
@@ -25,7 +25,7 @@ class TestCurrentTime:
         "zone", ["Nowhere/At_all", "../../etc/passwd", "/etc/passwd", "", "America"]
     )
     async def test_what_is_no_zone_is_refused(self, zone: str) -> None:
-        with pytest.raises(InvalidArgumentError, match="IANA"):
+        with pytest.raises(RetryToolError, match="IANA"):
             await TOOL.run({"timezone": zone}, CONTEXT)
 
     @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ class TestCurrentTime:
         ],
     )
     async def test_names_like_a_wrong_one_are_told(self, zone: str, near: str) -> None:
-        with pytest.raises(InvalidArgumentError, match=near):
+        with pytest.raises(RetryToolError, match=near):
             await TOOL.run({"timezone": zone}, CONTEXT)
 
     def test_its_description_gives_an_example(self) -> None:

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from services.agent.domain.chat import ToolResult
 from services.agent.domain.errors import KnowledgeUnavailableError
+from services.agent.domain.tools.errors import FailedToolError, RetryToolError, ToolError
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.common.tasks import background_tasks
 from services.common.text import Json
@@ -77,6 +78,30 @@ class TestExecute:
         result = await run(raising(KnowledgeUnavailableError("The service is down.")))
 
         assert result == ToolResult("Error: The service is down.", error="knowledge_unavailable")
+
+    @pytest.mark.parametrize(
+        ("error", "result"),
+        [
+            (
+                RetryToolError("There is no city 'Pariss'."),
+                ToolResult(
+                    "Error: There is no city 'Pariss'. Try again with other arguments.",
+                    error="retry",
+                ),
+            ),
+            (
+                FailedToolError("division by zero"),
+                ToolResult("Error: division by zero.", error="failed"),
+            ),
+        ],
+    )
+    async def test_a_tool_says_whether_to_try_again(
+        self, error: ToolError, result: ToolResult
+    ) -> None:
+        with capture_logs() as logs:
+            assert await run(raising(error)) == result
+
+        assert logs == []
 
     @pytest.mark.parametrize(
         "error", [RuntimeError("secret at /etc/x"), TimeoutError("secret"), AssertionError()]
@@ -208,9 +233,10 @@ class TestHostileTools:
         )
 
     async def test_one_whose_refusal_floods_is_cut(self) -> None:
-        result = await run(raising(KnowledgeUnavailableError("x" * 10_000_000)))
+        for error in (KnowledgeUnavailableError, RetryToolError):
+            result = await run(raising(error("x" * 10_000_000)))
 
-        assert len(result.text) == 100
+            assert len(result.text) == 100
 
     async def test_one_that_gives_no_result_at_all_has_failed(self) -> None:
         result = await run(PlainTool(gives=lambda arguments: cast("ToolResult", None)))
