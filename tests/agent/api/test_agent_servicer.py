@@ -383,7 +383,11 @@ class TestRegistries:
     async def test_tools_are_told_by_name(self, api: RunningAgent) -> None:
         answer = await api.alice.call("ListTools", pb.ListToolsRequest())
 
-        assert [tool.name for tool in answer.tools] == ["calculator", "current_time", "query_knowledge"]
+        assert [tool.name for tool in answer.tools] == [
+            "calculator",
+            "current_time",
+            "query_knowledge",
+        ]
         for tool in answer.tools:
             assert tool.description
             assert tool.idempotent
