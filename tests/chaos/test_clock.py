@@ -36,9 +36,9 @@ pytestmark = [
 
 AHEAD, BEHIND = "+1h", "-1h"
 RUNS = 6
-LEASE = {"CHATMIND_AGENT_LEASE_SECONDS": "2"}
+LEASE = {"CHATMIND_AGENT_LEASE_SECONDS": "3"}
 # Longer than a lease, so that each run outlives several of them: it takes two steps.
-SLOW = {TOOL_SECONDS: "2.5", **LEASE}
+SLOW = {TOOL_SECONDS: "3.5", **LEASE}
 LONG_LEASE = {"CHATMIND_AGENT_LEASE_SECONDS": "60"}
 
 

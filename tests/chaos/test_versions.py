@@ -21,7 +21,11 @@ from tests.chaos.tools import TOOL_SECONDS
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RUNS = 30
-SLOW = {TOOL_SECONDS: "0.2", "CHATMIND_AGENT_RUNS_AT_ONCE": "3"}
+SLOW = {
+    TOOL_SECONDS: "0.2",
+    "CHATMIND_AGENT_RUNS_AT_ONCE": "3",
+    "CHATMIND_AGENT_LEASE_SECONDS": "60",
+}
 MIGRATIONS = load_migrations(ROOT / "services" / "agent" / "store" / "migrations")
 # Of each kind that a migration may be while the release before still runs.
 LATER = """
