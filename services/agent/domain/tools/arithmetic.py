@@ -26,6 +26,7 @@ _ANGLE_STEP: Final = Decimal("1e-40")
 _PI: Final = Decimal(
     "3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280348253"
 )
+_CLOSE: Final = Fraction(1, 10**20)
 _SMALLEST_PLAIN: Final = -10
 
 
@@ -86,7 +87,7 @@ def power(base: Fraction, exponent: Fraction) -> Fraction:
         return Fraction(int(exponent == 0))
     if base < 0 and exponent.denominator != 1:
         raise ArithmeticRefusedError("a negative number to a fractional power is no real number")
-    size = _WORKING.multiply(_WORKING.ln(_decimal(abs(base))), _decimal(exponent))
+    size = _WORKING.multiply(_natural(abs(base)), _decimal(exponent))
     if abs(size) > _MAX_LOG:
         raise ArithmeticRefusedError(f"the power has more than {MAX_DIGITS} digits")
     bits = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
@@ -95,7 +96,7 @@ def power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent == Fraction(1, 2):
         return square_root(base)
     sign = -1 if base < 0 and exponent.numerator % 2 else 1
-    return sign * _kept(_WORKING.power(_decimal(abs(base)), _decimal(exponent)))
+    return sign * _kept(_WORKING.exp(size))
 
 
 def square_root(value: Fraction) -> Fraction:
@@ -119,10 +120,8 @@ def logarithm(value: Fraction, base: Fraction | None = None) -> Fraction:
     """The logarithm, natural if there is no base."""
     if value <= 0 or (base is not None and (base <= 0 or base == 1)):
         raise ArithmeticRefusedError("log takes numbers above 0, and no base 1")
-    natural = _WORKING.ln(_decimal(value))
-    if base is None:
-        return _kept(natural)
-    return _kept(_WORKING.divide(natural, _WORKING.ln(_decimal(base))))
+    natural = _natural(value)
+    return _kept(natural if base is None else _WORKING.divide(natural, _natural(base)))
 
 
 def exponential(value: Fraction) -> Fraction:
@@ -202,6 +201,16 @@ def _divisor(value: Fraction) -> Fraction:
 
 def _decimal(value: Fraction) -> Decimal:
     return _WORKING.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _natural(value: Fraction) -> Decimal:
+    """The natural logarithm; close to 1 by its series, since the decimal would be a plain 1."""
+    beyond = value - 1
+    if abs(beyond) > _CLOSE:
+        return _WORKING.ln(_decimal(value))
+    with localcontext(_WORKING):
+        x = _decimal(beyond)
+        return x - x**2 / 2 + x**3 / 3 - x**4 / 4
 
 
 def _kept(value: Decimal) -> Fraction:

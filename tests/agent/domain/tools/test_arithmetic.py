@@ -69,6 +69,12 @@ class TestPower:
 
         assert float(value) == pytest.approx(1.0004**3650)
 
+    def test_a_base_next_to_one_is_not_taken_for_one(self) -> None:
+        tiny = 1 / HUGE
+
+        assert shown(power(1 + tiny, HUGE)) == shown(CONSTANTS["e"])
+        assert shown(FUNCTIONS["log"][0](1 + 2 * tiny, 1 + tiny)) == "2"
+
     @pytest.mark.parametrize(
         ("base", "exponent", "told"),
         [
