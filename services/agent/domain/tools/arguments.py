@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from services.agent.domain.chat import ToolSpec
 from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
-from services.common.text import Json, clean_json
+from services.common.text import Json, clean, clean_json
 
 _MOST_VIOLATIONS: Final = 5
 _MOST_CHARS: Final = 300
@@ -47,12 +47,13 @@ def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
         raise ArgumentsError(
             f"the arguments must be a JSON object, not {_kind(written)}. {_wanted(spec)}"
         )
-    values, names = mended_values(written, spec.input_schema)
+    meant, names = mended_values(written, spec.input_schema)
+    # Before the check: a NaN becomes null, which is no number.
+    values = {clean(name): clean_json(value) for name, value in meant.items()}
     if _violations(values, spec):
         violations = _violations(written, spec) or _violations(values, spec)
         raise ArgumentsError(f"the arguments do not fit: {violations}. {_wanted(spec)}")
-    cleaned = {str(key): clean_json(value) for key, value in values.items()}
-    return Arguments(cleaned, (*([""] if mended else []), *names))
+    return Arguments(values, (*([""] if mended else []), *names))
 
 
 def _parsed(text: str, spec: ToolSpec) -> tuple[object, bool]:

@@ -13,7 +13,12 @@ SPEC = ToolSpec(
     "look",
     "Looks.",
     object_schema(
-        {"query": {"type": "string", "maxLength": 9}, "n": {"type": "integer"}}, ["query"]
+        {
+            "query": {"type": "string", "maxLength": 9},
+            "n": {"type": "integer"},
+            "size": {"type": "number"},
+        },
+        ["query"],
     ),
     idempotent=True,
 )
@@ -60,6 +65,8 @@ class TestReadArguments:
             ('{"query": 5, "n": "x"}', "query: 5 is not of type 'string'; n: 'x' is not of type"),
             ('"a query too long"', "query: 'a query too long' is too long"),
             ('{"query": "a", "kb_id": "7"}', "'kb_id' was unexpected"),
+            ('{"query": "a", "size": NaN}', "size: None is not of type 'number'"),
+            ('{"query": "a", "size": 1e999}', "size: None is not of type 'number'"),
             ('{"query": "a", "n": 1.5}', "n: 1.5 is not of type 'integer'"),
         ],
     )
