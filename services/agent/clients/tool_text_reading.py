@@ -30,7 +30,7 @@ _PLACE = re.compile(
     r"|(?<!`)(?P<ticks>`{1,2})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE,
 )
-_TAG = re.compile(r"\s*<tool_call>\s*(?:```\w*\s*)?\[?(?=\s*\{)")
+_TAG = re.compile(r"\s*+<tool_call>\s*+(?:```\w*+\s*+)?\[?(?=\s*+\{)")
 _ODD_TAG = re.compile(
     r"^<tool_call>((?:(?!</?tool_call>).)*)</tool_call>", re.MULTILINE | re.DOTALL
 )

@@ -325,13 +325,14 @@ class TestWhatever:
             "<tool_call>{}{}",
             "```json\n{}\n```\n",
             "`x``y",
+            " ",
             "```\n~~~\n",
             "{",
             '{"function":',
         ],
     )
     def test_a_large_text_takes_no_longer_than_its_size_allows(self, piece: str) -> None:
-        text = piece * (1_000_000 // len(piece))
+        text = "<tool_call>" + piece * (1_000_000 // len(piece))
         begun = time.process_time()
 
         _, calls = read(text)
