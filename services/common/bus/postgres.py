@@ -76,5 +76,6 @@ async def _send(channel: str, outbox: Outbox, session: Connection) -> None:
 async def _fail_when_lost(session: Connection) -> NoReturn:
     lost = asyncio.Event()
     session.add_termination_listener(lambda _: lost.set())
-    await lost.wait()
+    if not session.is_closed():  # nobody is told of what happened before
+        await lost.wait()
     raise unreachable() from ConnectionResetError("the server hung up")

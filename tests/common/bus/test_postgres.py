@@ -10,6 +10,7 @@ import pytest
 from services.common.bus import postgres
 from services.common.bus.outbox import Outbox, keys_of
 from services.common.bus.waiters import Waiters
+from services.common.errors import UnavailableError
 from services.common.session import Connection
 from tests.contracts.hints import hinted
 
@@ -87,6 +88,15 @@ class TestCarry:
                     outbox.notify("a")
 
                     await asyncio.wait_for(waiter.wait(), 20)
+
+    async def test_one_that_is_lost_before_anybody_watches_it_is_noticed(
+        self, empty_database: str
+    ) -> None:
+        async with session(empty_database) as lost:
+            lost.terminate()
+
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(postgres._fail_when_lost(lost), 5)
 
     async def test_a_refusal_for_good_ends_it(self, empty_database: str) -> None:
         password = empty_database.partition("@")[0].rpartition(":")[2]
