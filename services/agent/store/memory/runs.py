@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.agent.domain.access import may_retry, sees
+from services.agent.domain.depth import Depth
 from services.agent.domain.errors import (
     AgentDeletedError,
-    QueueFullError,
     RunInProgressError,
     RunNotFailedError,
     unknown,
@@ -30,8 +30,7 @@ class MemoryRunStore:
         self, database: MemoryDatabase, *, queue_limit: int, tenant_queue_limit: int
     ) -> None:
         self._db = database
-        self._queue_limit = queue_limit
-        self._tenant_queue_limit = tenant_queue_limit
+        self._depth = Depth(queue_limit, tenant_queue_limit)
 
     async def start(
         self,
@@ -82,7 +81,10 @@ class MemoryRunStore:
             raise RunNotFailedError.of(run.id, run.state.name)
         if not self._has_agent(Identity(run.tenant, run.user_id), run.agent_id):
             raise AgentDeletedError.of(run.agent_id)
-        self._check_depth(run.session_id, run.tenant)
+        self._depth.check(
+            of_session=len(list(self._db.unfinished(run.session_id))),
+            of_tenant=self._unfinished_of_tenant(run.tenant),
+        )
         self._db.discard(
             run.session_id,
             lambda message: message.run_id == run.id and message.role is Role.SYSTEM,
@@ -108,19 +110,13 @@ class MemoryRunStore:
             raise RunInProgressError.of(unfinished[0].run.id)
         stops = when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}
         ended = [stored for stored in unfinished if stops and stored.run.state is RunState.IDLE]
-        self._check_depth(session.id, identity.tenant, ends=len(ended), stops=stops)
+        self._depth.check(
+            of_session=0 if stops else len(unfinished),
+            of_tenant=self._unfinished_of_tenant(identity.tenant) - len(ended),
+        )
         for stored in unfinished if stops else ():
             discard = when_busy is WhenBusy.ROLLBACK
             stop_run(self._db, stored, StopReason.INTERRUPTED, discard=discard)
-
-    def _check_depth(
-        self, session_id: SessionId, tenant: str, *, ends: int = 0, stops: bool = False
-    ) -> None:
-        """Refuse one run more than may be unfinished, after so many have ended to make way."""
-        if not stops and len(list(self._db.unfinished(session_id))) >= self._queue_limit:
-            raise QueueFullError.of(self._queue_limit, scope="session")
-        if self._unfinished_of_tenant(tenant) - ends >= self._tenant_queue_limit:
-            raise QueueFullError.of(self._tenant_queue_limit, scope="tenant")
 
     def _has_agent(self, identity: Identity, agent_id: AgentId) -> bool:
         agent = self._db.agents.get(agent_id)

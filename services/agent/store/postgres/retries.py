@@ -1,8 +1,8 @@
 """How a run that failed is put back in line."""
 
+from services.agent.domain.depth import Depth
 from services.agent.domain.errors import (
     AgentDeletedError,
-    QueueFullError,
     RunNotFailedError,
     unknown,
 )
@@ -11,7 +11,6 @@ from services.agent.domain.run_models import Run, RunState
 from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.line import line_up
 from services.agent.store.postgres.rows import RUN, present, run_of
-from services.agent.store.postgres.starts import Depth
 from services.common.db import PooledConnection
 from services.common.identity import Identity
 
@@ -71,10 +70,7 @@ async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId, d
         raise RunNotFailedError.of(run.id, run.state.name)
     if not row["has_agent"]:
         raise AgentDeletedError.of(run.agent_id)
-    if row["unfinished"] >= depth.session:
-        raise QueueFullError.of(depth.session, scope="session")
-    if row["of_tenant"] >= depth.tenant:
-        raise QueueFullError.of(depth.tenant, scope="tenant")
+    depth.check(of_session=row["unfinished"], of_tenant=row["of_tenant"])
     retried = run_of(present(await lent.fetchrow(_RETRY, run_id)))
     await line_up(lent, run.session_id)
     return retried

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from services.agent.domain.depth import Depth
 from services.agent.domain.errors import (
     AgentDeletedError,
     QueueFullError,
@@ -17,7 +18,7 @@ from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.requests import recall
 from services.agent.store.postgres.retries import retry_run
 from services.agent.store.postgres.rows import RUN, message_of, run_of, tool_call_of
-from services.agent.store.postgres.starts import Depth, Question, Refused, try_start
+from services.agent.store.postgres.starts import Question, Refused, try_start
 from services.agent.store.postgres.stops import cancel_held, cancel_run, interrupt_runs
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.identity import Identity

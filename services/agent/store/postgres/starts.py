@@ -7,6 +7,7 @@ under way at once may pass the tenant's limit together.
 
 from dataclasses import dataclass
 
+from services.agent.domain.depth import Depth
 from services.agent.domain.errors import unknown
 from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import AgentId, SessionId
@@ -84,19 +85,6 @@ class Question:
     session_id: SessionId
     text: str
     request: RequestKey | None
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How many runs may be unfinished before another is accepted.
-
-    Attributes:
-        session: of one session.
-        tenant: of one tenant.
-    """
-
-    session: int
-    tenant: int
 
 
 @dataclass(frozen=True, slots=True)
