@@ -41,6 +41,7 @@ from services.agent.domain.ports import Knowledge, RunJournal
 from services.agent.domain.run_models import RunState, Usage
 from services.agent.domain.tools.function import function_tool
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.common.clock import now
@@ -161,7 +162,10 @@ class OurRuns:
         self._stores, self._count, self._at_once = stores, count, at_once
         model = ScriptedModel()
         tools = Tools([function_tool(look_up, idempotent=True)])
-        self._loop = Loop(planner=Planner(model, tools, NoKnowledge()), clock=now)
+        self._loop = Loop(
+            planner=Planner(model, [RegisteredTools(tools), KnowledgeTools(NoKnowledge())]),
+            clock=now,
+        )
 
     async def prepare(self) -> None:
         """A run in each session."""

@@ -32,6 +32,7 @@ from services.agent.domain.tools.current_time import current_time_tool
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.agent.domain.watch.watch import Watch
@@ -251,7 +252,9 @@ def _nothing(server: aio.Server) -> None:
 def _worker(parts: _Parts, queue: RunQueue) -> Worker:
     settings = parts.settings
     loop = Loop(
-        planner=Planner(parts.models, parts.tools, parts.knowledge),
+        planner=Planner(
+            parts.models, [RegisteredTools(parts.tools), KnowledgeTools(parts.knowledge)]
+        ),
         clock=now,
         bounds=ToolBounds(seconds=settings.tool_seconds),
     )

@@ -39,6 +39,7 @@ from services.agent.domain.run_models import Offered, Run, RunState, Spent, Usag
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.common.identity import Identity
@@ -362,7 +363,9 @@ class Scene(Generic[ModelT]):
 
     async def work(self) -> Ending:
         """Work on the run from wherever it stands."""
-        planner = Planner(Models(self.model), Tools(self.tools), self.shelf)
+        planner = Planner(
+            Models(self.model), [RegisteredTools(Tools(self.tools)), KnowledgeTools(self.shelf)]
+        )
         return await Loop(planner, self._clock, self.bounds).run(self.context(), self.journal)
 
     def context(self) -> RunContext:

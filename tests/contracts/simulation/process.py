@@ -32,6 +32,7 @@ from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.agent.worker import Worker, WorkerLimits
@@ -162,7 +163,7 @@ class Process:
     async def _live(self) -> None:
         tools = Tools([AskedTool(self, "look", idempotent=True), AskedTool(self, "send")])
         loop = Loop(
-            Planner(Models(AskedModel(self)), tools, Shelf()),
+            Planner(Models(AskedModel(self)), [RegisteredTools(tools), KnowledgeTools(Shelf())]),
             self.world.clock,
             ToolBounds(seconds=TOOL_SECONDS, result_chars=200),
         )

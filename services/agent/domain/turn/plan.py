@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from services.agent.domain.chat import KnowledgeBase, RunContext
-from services.agent.domain.errors import KnowledgeUnavailableError, UnknownModelError
-from services.agent.domain.ports import Knowledge, Model, ModelRegistry, Tool, ToolRegistry
+from services.agent.domain.chat import RunContext
+from services.agent.domain.errors import UnknownModelError
+from services.agent.domain.ports import Model, ModelRegistry, Tool
 from services.agent.domain.run_models import Offered
-from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE, QueryKnowledge
+from services.agent.domain.tools.sources import ToolSource
 from services.agent.domain.turn.prompt import system_prompt
+from services.common.tasks import task_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,14 @@ class Planner:
 
     Attributes:
         models: by name.
-        tools: by name.
-        knowledge: tells which bases a user sees.
+        sources: where tools come from; of two tools of one name, that of the earlier source holds.
     """
 
     models: ModelRegistry
-    tools: ToolRegistry
-    knowledge: Knowledge
+    sources: Sequence[ToolSource]
 
     async def plan(self, context: RunContext) -> Plan:
         """What this run works with, as things are now.
-
-        Bases that the user does not see are left out, tools that are no longer registered too.
 
         Raises:
             UnknownModelError: the agent's model is no longer registered.
@@ -54,35 +51,16 @@ class Planner:
         model = self.models.get(settings.model)
         if model is None:
             raise UnknownModelError(f"This agent's model {settings.model!r} is not configured.")
-        bases = await self._bases(context)
-        tools = self._tools(settings.tools, bases)
-        shown = settings.knowledge_base_ids if bases is None else [base.id for base in bases]
+        async with task_group() as group:
+            asked = [group.create_task(source.supply(context)) for source in self.sources]
+        supplies = [task.result() for task in asked]
+        tools: dict[str, Tool] = {}
+        for supply in supplies:
+            tools = {**tools, **{n: tool for n, tool in supply.tools.items() if n not in tools}}
+        bases = [base for supply in supplies for base in supply.knowledge_base_ids]
         return Plan(
             model=model,
             tools=tools,
-            prompt=system_prompt(settings.system_prompt, bases),
-            offered=Offered(tuple(tools), tuple(shown), model.info.name),
+            prompt=system_prompt(settings.system_prompt, *(each.instructions for each in supplies)),
+            offered=Offered(tuple(tools), tuple(bases), model.info.name),
         )
-
-    async def _bases(self, context: RunContext) -> list[KnowledgeBase] | None:
-        """The agent's bases that the user sees; None where that cannot be told now."""
-        ids = context.agent.settings.knowledge_base_ids
-        if not ids:
-            return []
-        try:
-            seen = await self.knowledge.bases(context.identity, ids)
-        except KnowledgeUnavailableError:
-            return None
-        return [seen[base_id] for base_id in ids if base_id in seen]
-
-    def _tools(
-        self, names: Sequence[str], bases: Sequence[KnowledgeBase] | None
-    ) -> dict[str, Tool]:
-        tools = {
-            name: tool
-            for name in names
-            if name != QUERY_KNOWLEDGE and (tool := self.tools.get(name)) is not None
-        }
-        if bases is None or bases:
-            tools[QUERY_KNOWLEDGE] = QueryKnowledge(self.knowledge, bases=bases)
-        return tools

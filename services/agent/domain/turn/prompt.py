@@ -20,20 +20,26 @@ _CLOSING = (
 )
 
 
-def system_prompt(instructions: str, bases: Sequence[KnowledgeBase] | None) -> str:
+def system_prompt(instructions: str, *more: str) -> str:
     """What the model is told at the beginning.
 
     Args:
         instructions: the agent's own.
+        more: what is told of its tools; empty ones are left out.
+    """
+    return "\n\n".join(part for part in (instructions.strip(), *more) if part)
+
+
+def about_bases(bases: Sequence[KnowledgeBase] | None) -> str:
+    """What the model is told of its knowledge bases.
+
+    Args:
         bases: those it can search; None where it has some that cannot be listed now.
     """
-    parts = [instructions.strip()]
     if bases is None:
-        parts.append(f"{_BASES_UNKNOWN}\n{_HOW_TO_LOOK_UP}")
-    elif bases:
-        listed = "\n".join(_line(base) for base in bases)
-        parts.append(f"You have these knowledge bases:\n{listed}\n{_HOW_TO_LOOK_UP}")
-    return "\n\n".join(part for part in parts if part)
+        return f"{_BASES_UNKNOWN}\n{_HOW_TO_LOOK_UP}"
+    listed = "\n".join(_line(base) for base in bases)
+    return f"You have these knowledge bases:\n{listed}\n{_HOW_TO_LOOK_UP}"
 
 
 def with_notes(prompt: str, *, closing: bool, left_out: int) -> str:

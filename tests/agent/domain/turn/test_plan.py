@@ -1,9 +1,18 @@
+from dataclasses import dataclass
+
 import pytest
 
+from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import UnknownModelError
 from services.agent.domain.models import AgentSettings, KnowledgeBaseId
 from services.agent.domain.run_models import Offered
 from services.agent.domain.tools.registry import Tools
+from services.agent.domain.tools.sources import (
+    KnowledgeTools,
+    RegisteredTools,
+    Supply,
+    ToolSource,
+)
 from services.agent.domain.turn.plan import Plan, Planner
 from tests.agent.turns import Models, PlainTool, Scene, ScriptedModel, Shelf
 
@@ -12,8 +21,19 @@ B1, B2 = KnowledgeBaseId("b1"), KnowledgeBaseId("b2")
 
 async def planned(settings: AgentSettings, shelf: Shelf | None = None) -> Plan:
     model, tools = ScriptedModel(), [PlainTool("look"), PlainTool("send")]
-    planner = Planner(Models(model), Tools(tools), shelf or Shelf())
+    sources: list[ToolSource] = [RegisteredTools(Tools(tools)), KnowledgeTools(shelf or Shelf())]
+    planner = Planner(Models(model), sources)
     return await planner.plan(Scene(model, settings=settings).context())
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A source that always adds the same."""
+
+    given: Supply
+
+    async def supply(self, context: RunContext) -> Supply:
+        return self.given
 
 
 class TestPlan:
@@ -58,3 +78,18 @@ class TestPlan:
     async def test_a_model_that_is_gone_is_told(self) -> None:
         with pytest.raises(UnknownModelError, match="'gone' is not configured"):
             await planned(AgentSettings("Helper", model="gone"))
+
+    async def test_sources_add_to_one_another_and_the_earlier_one_s_name_holds(self) -> None:
+        first, second, third = PlainTool("look"), PlainTool("look"), PlainTool("send")
+        model = ScriptedModel()
+        sources: list[ToolSource] = [
+            Fixed(Supply({"look": first}, "A.")),
+            Fixed(Supply({"look": second}, "", (B1,))),
+        ]
+        planner = Planner(Models(model), [*sources, Fixed(Supply({"send": third}, "B.", (B2,)))])
+
+        plan = await planner.plan(Scene(model, settings=AgentSettings("Helper")).context())
+
+        assert plan.tools == {"look": first, "send": third}
+        assert plan.prompt == "A.\n\nB."
+        assert plan.offered == Offered(("look", "send"), (B1, B2), "m")

@@ -1,6 +1,6 @@
 from services.agent.domain.chat import KnowledgeBase
 from services.agent.domain.models import KnowledgeBaseId
-from services.agent.domain.turn.prompt import system_prompt, with_notes
+from services.agent.domain.turn.prompt import about_bases, system_prompt, with_notes
 
 
 def base(name: str, description: str = "") -> KnowledgeBase:
@@ -8,25 +8,30 @@ def base(name: str, description: str = "") -> KnowledgeBase:
 
 
 class TestSystemPrompt:
-    def test_without_bases_it_is_the_agent_s_own(self) -> None:
-        assert system_prompt("  You are brief.\n", []) == "You are brief."
+    def test_alone_it_is_the_agent_s_own(self) -> None:
+        assert system_prompt("  You are brief.\n") == "You are brief."
 
     def test_with_nothing_to_say_it_is_empty(self) -> None:
-        assert system_prompt("", []) == ""
+        assert system_prompt("", "", "") == ""
 
+    def test_what_is_told_of_the_tools_follows(self) -> None:
+        assert system_prompt("Be brief.", "", "A.", "B.") == "Be brief.\n\nA.\n\nB."
+
+
+class TestAboutBases:
     def test_it_says_which_bases_there_are_and_what_each_is_for(self) -> None:
-        prompt = system_prompt("Be brief.", [base("Handbook", "How we\n work."), base("Wiki")])
+        told = about_bases([base("Handbook", "How we\n work."), base("Wiki")])
 
-        assert prompt.startswith("Be brief.\n\nYou have these knowledge bases:\n")
-        assert "- Handbook: How we work.\n- Wiki: no description\n" in prompt
-        assert "query_knowledge" in prompt
-        assert "[1]" in prompt
+        assert told.startswith("You have these knowledge bases:\n")
+        assert "- Handbook: How we work.\n- Wiki: no description\n" in told
+        assert "query_knowledge" in told
+        assert "[1]" in told
 
     def test_a_description_cannot_fill_the_context(self) -> None:
-        assert len(system_prompt("", [base("A", "x" * 4000)])) < 2000
+        assert len(about_bases([base("A", "x" * 4000)])) < 2000
 
     def test_bases_that_cannot_be_listed_are_still_told(self) -> None:
-        assert "query_knowledge searches them" in system_prompt("", None)
+        assert "query_knowledge searches them" in about_bases(None)
 
 
 class TestNotes:
