@@ -15,6 +15,7 @@ from services.agent.domain.chat import (
     Provider,
     RunContext,
     ToolContext,
+    ToolEffect,
     ToolResult,
     ToolSpec,
 )
@@ -122,6 +123,7 @@ class PlainTool:
 
     name: str = "look"
     idempotent: bool = True
+    effect: ToolEffect = ToolEffect.READ_ONLY
     properties: Mapping[str, Json] = field(default_factory=lambda: {"what": {"type": "string"}})
     gives: Callable[[Mapping[str, Json]], ToolResult] = lambda arguments: ToolResult("found")
     ran: list[Mapping[str, Json]] = field(default_factory=list)
@@ -131,7 +133,7 @@ class PlainTool:
     @property
     def spec(self) -> ToolSpec:
         schema = object_schema(self.properties, [])
-        return ToolSpec(self.name, f"The tool {self.name}.", schema, self.idempotent)
+        return ToolSpec(self.name, f"The tool {self.name}.", schema, self.idempotent, self.effect)
 
     async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
         self.ran.append(arguments)

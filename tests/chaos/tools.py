@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from services.agent.domain.chat import ToolContext
+from services.agent.domain.chat import ToolContext, ToolEffect
 from services.agent.domain.tools.function import FunctionTool, function_tool
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.history import Effect
@@ -46,9 +46,9 @@ def chaos_tools(ledger: Path, points: Failpoints, *, seconds: float) -> list[Fun
         os._exit(3)
 
     return [
-        function_tool(look, idempotent=True),
+        function_tool(look, idempotent=True, effect=ToolEffect.READ_ONLY),
         function_tool(pay, idempotent=False),
-        function_tool(die, idempotent=True),
+        function_tool(die, idempotent=True, effect=ToolEffect.READ_ONLY),
     ]
 
 

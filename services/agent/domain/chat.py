@@ -54,6 +54,14 @@ class ModelInfo:
     default: bool = False
 
 
+class ToolEffect(Enum):
+    """What a call of a tool does to the world; the contract says more of each."""
+
+    READ_ONLY = "read_only"
+    STATE_CHANGING = "state_changing"
+    OUTBOUND = "outbound"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """What a model is told of a tool.
@@ -63,12 +71,16 @@ class ToolSpec:
         description: when to use it, what goes in and what comes out.
         input_schema: the JSON Schema of its arguments, an object.
         idempotent: a repeated call does no harm, so it may be repeated after a crash.
+        effect: what a call does to the world; a tool that does not say is taken to change it.
+        trusted: its results hold nothing that others wrote, so that they taint no run.
     """
 
     name: str
     description: str
     input_schema: Mapping[str, Json]
     idempotent: bool
+    effect: ToolEffect = ToolEffect.STATE_CHANGING
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from chatmind.agent.v1 import agent_pb2, model_pb2, session_pb2
+from chatmind.agent.v1 import agent_pb2, model_pb2, session_pb2, tool_pb2
 from chatmind.agent.v1 import agent_service_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -391,6 +391,8 @@ class TestRegistries:
         for tool in answer.tools:
             assert tool.description
             assert tool.idempotent
+            assert tool.effect == tool_pb2.Tool.EFFECT_READ_ONLY
+            assert tool.trusted == (tool.name != "query_knowledge")
             assert tool.input_schema["type"] == "object"
 
     async def test_models_are_told_by_name(self, api: RunningAgent) -> None:

@@ -25,13 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63hatmind/agent/v1/tool.proto\x12\x11\x63hatmind.agent.v1\x1a\x1cgoogle/protobuf/struct.proto\"l\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12-\n\x0cinput_schema\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nidempotent\x18\x04 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63hatmind/agent/v1/tool.proto\x12\x11\x63hatmind.agent.v1\x1a\x1cgoogle/protobuf/struct.proto\"\x95\x02\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12-\n\x0cinput_schema\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nidempotent\x18\x04 \x01(\x08\x12.\n\x06\x65\x66\x66\x65\x63t\x18\x05 \x01(\x0e\x32\x1e.chatmind.agent.v1.Tool.Effect\x12\x0f\n\x07trusted\x18\x06 \x01(\x08\"f\n\x06\x45\x66\x66\x65\x63t\x12\x16\n\x12\x45\x46\x46\x45\x43T_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45\x46\x46\x45\x43T_READ_ONLY\x10\x01\x12\x19\n\x15\x45\x46\x46\x45\x43T_STATE_CHANGING\x10\x02\x12\x13\n\x0f\x45\x46\x46\x45\x43T_OUTBOUND\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.agent.v1.tool_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOOL']._serialized_start=81
-  _globals['_TOOL']._serialized_end=189
+  _globals['_TOOL']._serialized_start=82
+  _globals['_TOOL']._serialized_end=359
+  _globals['_TOOL_EFFECT']._serialized_start=257
+  _globals['_TOOL_EFFECT']._serialized_end=359
 # @@protoc_insertion_point(module_scope)

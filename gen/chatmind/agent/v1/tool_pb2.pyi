@@ -6,6 +6,7 @@ isort:skip_file
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -23,16 +24,53 @@ class Tool(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Effect:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _EffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Tool._Effect.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        EFFECT_UNSPECIFIED: Tool._Effect.ValueType  # 0
+        """EFFECT_UNSPECIFIED is never sent."""
+        EFFECT_READ_ONLY: Tool._Effect.ValueType  # 1
+        """EFFECT_READ_ONLY: it reads what ChatMind keeps, or works something out."""
+        EFFECT_STATE_CHANGING: Tool._Effect.ValueType  # 2
+        """EFFECT_STATE_CHANGING: it changes something that is kept."""
+        EFFECT_OUTBOUND: Tool._Effect.ValueType  # 3
+        """EFFECT_OUTBOUND: it reaches others, who learn of its arguments and may do anything with them."""
+
+    class Effect(_Effect, metaclass=_EffectEnumTypeWrapper):
+        """Effect is what a call does to the world."""
+
+    EFFECT_UNSPECIFIED: Tool.Effect.ValueType  # 0
+    """EFFECT_UNSPECIFIED is never sent."""
+    EFFECT_READ_ONLY: Tool.Effect.ValueType  # 1
+    """EFFECT_READ_ONLY: it reads what ChatMind keeps, or works something out."""
+    EFFECT_STATE_CHANGING: Tool.Effect.ValueType  # 2
+    """EFFECT_STATE_CHANGING: it changes something that is kept."""
+    EFFECT_OUTBOUND: Tool.Effect.ValueType  # 3
+    """EFFECT_OUTBOUND: it reaches others, who learn of its arguments and may do anything with them."""
+
     NAME_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     IDEMPOTENT_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    TRUSTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name identifies it; letters, digits, "_" and "-", at most 64 of them."""
     description: _builtins.str
     """description tells the model when to use it, what goes in and what comes out."""
     idempotent: _builtins.bool
     """idempotent is set where a repeated call does no harm, so that it may be repeated after a crash."""
+    effect: Global___Tool.Effect.ValueType
+    """effect is what a call does to the world; it decides whether a person has to approve one, where the agent does not
+    say (Agent.approvals).
+    """
+    trusted: _builtins.bool
+    """trusted is set where its results hold nothing that others wrote, such as the present time. Any other result taints
+    the run: its model has read what may have been written to mislead it.
+    """
     @_builtins.property
     def input_schema(self) -> _struct_pb2.Struct:
         """input_schema is the JSON Schema of its arguments."""
@@ -44,10 +82,12 @@ class Tool(_message.Message):
         description: _builtins.str = ...,
         input_schema: _struct_pb2.Struct | None = ...,
         idempotent: _builtins.bool = ...,
+        effect: Global___Tool.Effect.ValueType = ...,
+        trusted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["input_schema", b"input_schema"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "effect", b"effect", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "trusted", b"trusted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

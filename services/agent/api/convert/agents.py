@@ -7,7 +7,7 @@ from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.common import not_offered
-from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
+from services.agent.domain.chat import ModelInfo, Provider, ToolEffect, ToolProtocol, ToolSpec
 from services.agent.domain.models import (
     Agent,
     AgentSettings,
@@ -44,6 +44,11 @@ _PROVIDERS: Final = {
 _TOOL_PROTOCOLS: Final = {
     ToolProtocol.NATIVE: model_pb2.Model.TOOL_PROTOCOL_NATIVE,
     ToolProtocol.TAGS: model_pb2.Model.TOOL_PROTOCOL_TAGS,
+}
+_EFFECTS: Final = {
+    ToolEffect.READ_ONLY: tool_pb2.Tool.EFFECT_READ_ONLY,
+    ToolEffect.STATE_CHANGING: tool_pb2.Tool.EFFECT_STATE_CHANGING,
+    ToolEffect.OUTBOUND: tool_pb2.Tool.EFFECT_OUTBOUND,
 }
 # Accepted in a mask, since naming them with their only value is harmless; nothing is stored.
 _NOT_KEPT: Final = frozenset({"retrieval.mode", "memory_bank_id", "memory_enabled"})
@@ -127,6 +132,8 @@ def from_tools(specs: Iterable[ToolSpec]) -> list[tool_pb2.Tool]:
             description=spec.description,
             input_schema=from_json(spec.input_schema),
             idempotent=spec.idempotent,
+            effect=_EFFECTS[spec.effect],
+            trusted=spec.trusted,
         )
         for spec in specs
     ]

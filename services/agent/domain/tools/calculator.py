@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final
 
+from services.agent.domain.chat import ToolEffect
 from services.agent.domain.tools.arithmetic import (
     CONSTANTS,
     FUNCTIONS,
@@ -78,7 +79,7 @@ def calculator_tool() -> FunctionTool:
         except ArithmeticRefusedError as error:
             raise FailedToolError(str(error)) from error
 
-    return function_tool(calculator, idempotent=True)
+    return function_tool(calculator, idempotent=True, effect=ToolEffect.READ_ONLY, trusted=True)
 
 
 def calculate(expression: str) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
+from services.agent.domain.chat import ToolEffect
 from services.agent.domain.tools.errors import RetryToolError
 from services.agent.domain.tools.function import FunctionTool, function_tool
 from services.common.clock import Clock
@@ -38,7 +39,7 @@ def current_time_tool(clock: Clock) -> FunctionTool:
         moment = clock().astimezone(zone)
         return f"{moment.isoformat(timespec='seconds')} ({moment:%A})"
 
-    return function_tool(current_time, idempotent=True)
+    return function_tool(current_time, idempotent=True, effect=ToolEffect.READ_ONLY, trusted=True)
 
 
 def _nearest(name: str) -> list[str]:

@@ -7,7 +7,7 @@
             timezone: an IANA name such as "Europe/Berlin".
         '''
 
-    tool = function_tool(current_time, idempotent=True)
+    tool = function_tool(current_time, idempotent=True, effect=ToolEffect.READ_ONLY)
 
 A parameter without a default is required. A parameter of type `ToolContext` is given by the loop
 and is never part of the schema. Parameters may be of type str, int, float, bool, a `Literal` of
@@ -37,7 +37,7 @@ from typing import (
     is_typeddict,
 )
 
-from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
+from services.agent.domain.chat import ToolContext, ToolEffect, ToolResult, ToolSpec
 from services.common.text import Json
 
 ToolFunction = Callable[..., Awaitable[str | ToolResult]]
@@ -91,12 +91,20 @@ class FunctionTool:
         return ToolResult(result) if isinstance(result, str) else result
 
 
-def function_tool(function: ToolFunction, *, idempotent: bool) -> FunctionTool:
+def function_tool(
+    function: ToolFunction,
+    *,
+    idempotent: bool,
+    effect: ToolEffect = ToolEffect.STATE_CHANGING,
+    trusted: bool = False,
+) -> FunctionTool:
     """The tool that a function makes.
 
     Args:
         function: named and documented as the tool is to be.
         idempotent: a repeated call does no harm.
+        effect: what a call does to the world.
+        trusted: its results hold nothing that others wrote.
 
     Raises:
         TypeError: a parameter has a type that no schema is known for, or there is no docstring.
@@ -119,7 +127,8 @@ def function_tool(function: ToolFunction, *, idempotent: bool) -> FunctionTool:
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     schema = object_schema(properties, required)
-    return FunctionTool(ToolSpec(name, description, schema, idempotent), function, context)
+    spec = ToolSpec(name, description, schema, idempotent, effect, trusted)
+    return FunctionTool(spec, function, context)
 
 
 def object_schema(properties: Mapping[str, Json], required: list[str]) -> dict[str, Json]:

@@ -7,7 +7,14 @@ model may choose one by name, from a list; no id is ever taken from it.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from services.agent.domain.chat import KnowledgeBase, Passage, ToolContext, ToolResult, ToolSpec
+from services.agent.domain.chat import (
+    KnowledgeBase,
+    Passage,
+    ToolContext,
+    ToolEffect,
+    ToolResult,
+    ToolSpec,
+)
 from services.agent.domain.models import KnowledgeBaseId
 from services.agent.domain.ports import Knowledge
 from services.agent.domain.tools.function import object_schema
@@ -53,6 +60,7 @@ class QueryKnowledge:
             description=_DESCRIPTION,
             input_schema=_input_schema(list(self._bases or ())),
             idempotent=True,
+            effect=ToolEffect.READ_ONLY,
         )
 
     @property

@@ -1,5 +1,5 @@
 import pytest
-from chatmind.agent.v1 import agent_pb2, model_pb2
+from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.agents import from_models, from_tools, to_changes, to_settings
@@ -86,6 +86,8 @@ class TestRegistries:
         [tool] = from_tools([ToolSpec("look", "Looks.", schema, idempotent=True)])
 
         assert (tool.name, tool.description, tool.idempotent) == ("look", "Looks.", True)
+        assert tool.effect == tool_pb2.Tool.EFFECT_STATE_CHANGING
+        assert not tool.trusted
         assert to_json(tool.input_schema) == schema
 
     def test_a_model_is_told_with_its_protocol(self) -> None:

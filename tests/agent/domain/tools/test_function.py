@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 import pytest
 
-from services.agent.domain.chat import ToolContext, ToolResult
+from services.agent.domain.chat import ToolContext, ToolEffect, ToolResult
 from services.agent.domain.tools.function import Bounds, function_tool
 from tests.agent.domain.tools.contexts import CONTEXT
 
@@ -67,6 +67,13 @@ class TestSpec:
 
         assert (spec.name, spec.idempotent) == ("greet", False)
         assert spec.description == "Greets somebody.\n\nUse it only once."
+
+    def test_a_tool_that_does_not_say_changes_the_world_and_is_not_trusted(self) -> None:
+        plain = function_tool(greet, idempotent=True).spec
+        told = function_tool(greet, idempotent=True, effect=ToolEffect.OUTBOUND, trusted=True).spec
+
+        assert (plain.effect, plain.trusted) == (ToolEffect.STATE_CHANGING, False)
+        assert (told.effect, told.trusted) == (ToolEffect.OUTBOUND, True)
 
     def test_the_schema_comes_from_the_signature(self) -> None:
         assert function_tool(greet, idempotent=True).spec.input_schema == {
