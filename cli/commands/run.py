@@ -3,7 +3,8 @@
 from typing import Annotated
 
 import typer
-from chatmind.agent.v1 import run_pb2, run_service_pb2
+from chatmind.agent.v1 import replay_pb2, run_pb2
+from chatmind.agent.v1 import run_service_pb2 as _pb
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import remote
@@ -28,7 +29,7 @@ def list_runs(
     session: Annotated[str, typer.Option("--session", help="The session, by id.")],
 ) -> None:
     """List the runs of a session, newest first."""
-    request = run_service_pb2.ListRunsRequest(session_id=one_session(gateway, session).id)
+    request = _pb.ListRunsRequest(session_id=one_session(gateway, session).id)
     runs = list(listed(gateway.runs.ListRuns, request, lambda page: page.runs))
     output.table(
         runs,
@@ -41,7 +42,7 @@ def list_runs(
 @remote
 def get_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
     """Show a run in full."""
-    request = run_service_pb2.GetRunRequest(run_id=run)
+    request = _pb.GetRunRequest(run_id=run)
     found = gateway.runs.GetRun(request, timeout=CALL_SECONDS).run
     text = MessageToJson(found, preserving_proto_field_name=True, ensure_ascii=False)
     output.message(found, text=text)
@@ -51,7 +52,7 @@ def get_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
 @remote
 def cancel_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
     """Stop a run; what it has done is kept."""
-    request = run_service_pb2.CancelRunRequest(run_id=run)
+    request = _pb.CancelRunRequest(run_id=run)
     stopped = gateway.runs.CancelRun(request, timeout=CALL_SECONDS).run
     output.message(stopped, text=f"{stopped.id} is {_state(stopped)}")
 
@@ -60,7 +61,7 @@ def cancel_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
 @remote
 def retry_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
     """Let a run that ended in an error go on behind what it has done."""
-    request = run_service_pb2.RetryRunRequest(run_id=run)
+    request = _pb.RetryRunRequest(run_id=run)
     retried = gateway.runs.RetryRun(request, timeout=CALL_SECONDS).run
     output.message(retried, text=f"{retried.id} is {_state(retried)}")
     output.note(f"see its answer with: chatmind chat --session {retried.session_id}")
@@ -70,7 +71,7 @@ def retry_run(gateway: Gateway, output: Output, run: RunArgument) -> None:
 @remote
 def list_calls(gateway: Gateway, output: Output, run: RunArgument) -> None:
     """List what became of a run's tool calls."""
-    request = run_service_pb2.ListToolCallsRequest(run_id=run)
+    request = _pb.ListToolCallsRequest(run_id=run)
     calls = list(listed(gateway.runs.ListToolCalls, request, lambda page: page.tool_calls))
     output.table(
         calls,
@@ -86,6 +87,44 @@ def list_calls(gateway: Gateway, output: Output, run: RunArgument) -> None:
             )
             for c in calls
         ),
+    )
+
+
+@app.command("replay")
+@remote
+def replay_run(
+    gateway: Gateway,
+    output: Output,
+    run: RunArgument,
+    *,
+    current: Annotated[
+        bool, typer.Option("--current-agent", help="Take the agent as it is now, not as it was.")
+    ] = False,
+) -> None:
+    """Drive a run anew with what was said in it, and tell the first difference; 1 if there is one.
+
+    Neither the model nor a tool is called, and nothing is stored.
+    """
+    agent = _pb.REPLAY_AGENT_CURRENT if current else _pb.REPLAY_AGENT_RECORDED
+    request = _pb.ReplayRunRequest(run_id=run, agent=agent)
+    replay = gateway.runs.ReplayRun(request, timeout=CALL_SECONDS).replay
+    output.message(replay, text=_told(replay))
+    if not replay.identical:
+        raise typer.Exit(1)
+
+
+def _told(replay: replay_pb2.Replay) -> str:
+    alike = f"{replay.compared_messages} messages came out alike"
+    if replay.identical:
+        end = "so did the end" if replay.end_driven else "the end came from outside"
+        return f"{replay.run_id} is identical: {alike}, {end}"
+    found = replay.difference
+    return "\n".join(
+        (
+            f"{replay.run_id} differs in {found.path}; {alike} before",
+            f"- {found.recorded or '(nothing)'}",
+            f"+ {found.replayed or '(nothing)'}",
+        )
     )
 
 

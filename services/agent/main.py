@@ -25,6 +25,7 @@ from services.agent.domain.hints import CHANNEL
 from services.agent.domain.places import Places
 from services.agent.domain.ports import ModelRegistry, Tool
 from services.agent.domain.queue import RunQueue
+from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
 from services.agent.domain.tools.calculator import calculator_tool
@@ -37,10 +38,12 @@ from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.agent.domain.watch.watch import Watch
 from services.agent.settings import AgentServiceSettings
+from services.agent.store.memory.scratch import MemoryScratch
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
+from services.agent.store.postgres.recordings import PostgresRecordings
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
@@ -225,7 +228,10 @@ async def _register(
         tokens=tokens,
     )
     run_service = RunServicer(
-        Runs(runs, sessions=sessions, notifier=parts.bus.notifier), watches, tokens=tokens
+        Runs(runs, sessions=sessions, notifier=parts.bus.notifier),
+        watches,
+        replays=_replays(parts),
+        tokens=tokens,
     )
 
     def register(server: aio.Server) -> None:
@@ -245,22 +251,34 @@ def _agents(parts: _Parts) -> Agents:
     )
 
 
+def _replays(parts: _Parts) -> Replays:
+    return Replays(
+        PostgresRecordings(parts.pool),
+        PostgresAgentStore(parts.pool, new_id=new_id),
+        loop=_loop(parts),
+        scratch=MemoryScratch,
+    )
+
+
+def _loop(parts: _Parts) -> Loop:
+    return Loop(
+        planner=Planner(
+            parts.models, [RegisteredTools(parts.tools), KnowledgeTools(parts.knowledge)]
+        ),
+        clock=now,
+        bounds=ToolBounds(seconds=parts.settings.tool_seconds),
+    )
+
+
 def _nothing(server: aio.Server) -> None:
     """A worker serves nothing but its health."""
 
 
 def _worker(parts: _Parts, queue: RunQueue) -> Worker:
     settings = parts.settings
-    loop = Loop(
-        planner=Planner(
-            parts.models, [RegisteredTools(parts.tools), KnowledgeTools(parts.knowledge)]
-        ),
-        clock=now,
-        bounds=ToolBounds(seconds=settings.tool_seconds),
-    )
     return Worker(
         queue,
-        loop.run,
+        _loop(parts).run,
         places=parts.places,
         listener=parts.bus.listener,
         notifier=parts.bus.notifier,

@@ -7,9 +7,11 @@ from chatmind.agent.v1 import run_service_pb2_grpc
 
 from services.agent.api.convert import runs as convert
 from services.agent.api.convert.common import to_request_key
+from services.agent.api.convert.replays import from_replay
 from services.agent.api.convert.sessions import from_message
 from services.agent.api.watch_calls import WatchCalls
 from services.agent.domain.models import RunId, SessionId
+from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
 from services.common.convert import canonical_id
 from services.common.interceptors.authentication import current_identity
@@ -22,8 +24,11 @@ SERVICE_NAME = pb.DESCRIPTOR.services_by_name["RunService"].full_name
 class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     """Answers with what the use cases give."""
 
-    def __init__(self, runs: Runs, watches: WatchCalls, *, tokens: PageTokens) -> None:
+    def __init__(
+        self, runs: Runs, watches: WatchCalls, *, replays: Replays, tokens: PageTokens
+    ) -> None:
         self._runs = runs
+        self._replays = replays
         self._watches = watches
         self._tokens = tokens
 
@@ -65,6 +70,17 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         """The run, back in line."""
         run = await self._runs.retry(current_identity(), RunId(canonical_id(request.run_id)))
         return pb.RetryRunResponse(run=convert.from_run(run))
+
+    async def ReplayRun(
+        self, request: pb.ReplayRunRequest, context: Context
+    ) -> pb.ReplayRunResponse:
+        """What comes of a run that is driven anew."""
+        replay = await self._replays.replay(
+            current_identity(),
+            RunId(canonical_id(request.run_id)),
+            current=request.agent == pb.REPLAY_AGENT_CURRENT,
+        )
+        return pb.ReplayRunResponse(replay=from_replay(replay))
 
     async def ListToolCalls(
         self, request: pb.ListToolCallsRequest, context: Context

@@ -30,6 +30,11 @@ INTERNAL: Final = Ending(
     RunError("INTERNAL", "An internal error kept this message from being answered."),
 )
 
+_CANCELLED: Final = "cancelled"
+_INTERRUPTED: Final = "interrupted"
+CUT_OFF_WORDS: Final = frozenset({_CANCELLED, _INTERRUPTED})
+"""The errors, in words for programs, of calls that the end of their run cuts off."""
+
 _WHY_STOPPED: Final = {
     StopReason.CANCELLED: "Stopped at the user's request.",
     StopReason.INTERRUPTED: "Stopped, because the user sent another message.",
@@ -59,7 +64,7 @@ def last_messages(
 
 def cut_off_word(ending: Ending) -> str:
     """The error, in a word for programs, of a call that this end cuts off."""
-    return "cancelled" if ending.state is RunState.CANCELLED else "interrupted"
+    return _CANCELLED if ending.state is RunState.CANCELLED else _INTERRUPTED
 
 
 def _never_answered(call: ToolCall, ending: Ending) -> Draft:

@@ -108,6 +108,20 @@ class RunNotFailedError(FailedPreconditionError):
         )
 
 
+class RunNotEndedError(FailedPreconditionError):
+    """Only what has ended can be driven anew."""
+
+    reason = "RUN_NOT_ENDED"
+
+    @classmethod
+    def of(cls, run_id: str, state: str) -> "RunNotEndedError":
+        """The error that names the run and tells how it stands."""
+        return cls(
+            f"The run is {state}; only one that has ended can be replayed.",
+            metadata={"run_id": run_id, "state": state},
+        )
+
+
 class QueueFullError(ResourceExhaustedError):
     """Too many messages of the session, or of the tenant, wait."""
 

@@ -76,6 +76,11 @@ def idempotency_key(run_id: RunId, step: int, call_id: ToolCallId) -> str:
     return f"{run_id}:{step}:{call_id}"
 
 
+def call_of(key: str) -> ToolCallId:
+    """The call that an `idempotency_key` is of."""
+    return ToolCallId(key.split(":", 2)[2])
+
+
 def outcome_of(result: Draft) -> tuple[ToolCallState, str | None]:
     """What a TOOL message makes of its call, with the word for what went wrong, if anything did."""
     error = result.metadata.get("error")

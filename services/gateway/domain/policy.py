@@ -39,7 +39,7 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
         ),
     },
     "chatmind.agent.v1.RunService": {
-        Scope.READ: ("GetRun", "ListRuns", "ListToolCalls", "WatchSession"),
+        Scope.READ: ("GetRun", "ListRuns", "ListToolCalls", "ReplayRun", "WatchSession"),
         Scope.CHAT: ("StartRun", "CancelRun", "RetryRun"),
     },
     "chatmind.knowledge.v1.KnowledgeService": {

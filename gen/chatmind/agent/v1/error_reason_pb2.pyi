@@ -80,6 +80,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
     been sent, where the call watches a single session.
     """
+    ERROR_REASON_RUN_NOT_ENDED: _ErrorReason.ValueType  # 27
+    """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -144,4 +146,6 @@ ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 26
 """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
 been sent, where the call watches a single session.
 """
+ERROR_REASON_RUN_NOT_ENDED: ErrorReason.ValueType  # 27
+"""ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from chatmind.agent.v1 import replay_pb2 as _replay_pb2
 from chatmind.agent.v1 import run_pb2 as _run_pb2
 from chatmind.agent.v1 import session_pb2 as _session_pb2
 from collections import abc as _abc
@@ -10,6 +11,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,6 +22,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReplayAgent:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplayAgentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplayAgent.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLAY_AGENT_UNSPECIFIED: _ReplayAgent.ValueType  # 0
+    """REPLAY_AGENT_UNSPECIFIED stands for REPLAY_AGENT_RECORDED."""
+    REPLAY_AGENT_RECORDED: _ReplayAgent.ValueType  # 1
+    """REPLAY_AGENT_RECORDED: as they were when the run was taken."""
+    REPLAY_AGENT_CURRENT: _ReplayAgent.ValueType  # 2
+    """REPLAY_AGENT_CURRENT: as they are now. Fails with AGENT_DELETED where the agent is gone."""
+
+class ReplayAgent(_ReplayAgent, metaclass=_ReplayAgentEnumTypeWrapper):
+    """ReplayAgent says with which settings of its agent a run is driven anew."""
+
+REPLAY_AGENT_UNSPECIFIED: ReplayAgent.ValueType  # 0
+"""REPLAY_AGENT_UNSPECIFIED stands for REPLAY_AGENT_RECORDED."""
+REPLAY_AGENT_RECORDED: ReplayAgent.ValueType  # 1
+"""REPLAY_AGENT_RECORDED: as they were when the run was taken."""
+REPLAY_AGENT_CURRENT: ReplayAgent.ValueType  # 2
+"""REPLAY_AGENT_CURRENT: as they are now. Fails with AGENT_DELETED where the agent is gone."""
+Global___ReplayAgent: _TypeAlias = ReplayAgent  # noqa: Y015
 
 @_typing.final
 class StartRunRequest(_message.Message):
@@ -280,6 +306,56 @@ class RetryRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RetryRunResponse: _TypeAlias = RetryRunResponse  # noqa: Y015
+
+@_typing.final
+class ReplayRunRequest(_message.Message):
+    """ReplayRunRequest names a run that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """run_id is the run."""
+    agent: Global___ReplayAgent.ValueType
+    """agent says with which settings of its agent."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        agent: Global___ReplayAgent.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayRunRequest: _TypeAlias = ReplayRunRequest  # noqa: Y015
+
+@_typing.final
+class ReplayRunResponse(_message.Message):
+    """ReplayRunResponse carries what came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLAY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replay(self) -> _replay_pb2.Replay:
+        """replay is the comparison."""
+
+    def __init__(
+        self,
+        *,
+        replay: _replay_pb2.Replay | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replay", b"replay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replay", b"replay"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayRunResponse: _TypeAlias = ReplayRunResponse  # noqa: Y015
 
 @_typing.final
 class ListToolCallsRequest(_message.Message):

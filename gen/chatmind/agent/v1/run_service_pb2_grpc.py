@@ -61,6 +61,11 @@ class RunServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.FromString,
                 _registered_method=True)
+        self.ReplayRun = channel.unary_unary(
+                '/chatmind.agent.v1.RunService/ReplayRun',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunResponse.FromString,
+                _registered_method=True)
         self.ListToolCalls = channel.unary_unary(
                 '/chatmind.agent.v1.RunService/ListToolCalls',
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
@@ -126,6 +131,16 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayRun(self, request, context):
+        """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
+        the first difference: what a change of agent, tools or ChatMind itself makes of the same replies. Nothing is asked,
+        executed or stored.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_ENDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListToolCalls(self, request, context):
         """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them.
         """
@@ -179,6 +194,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.RetryRun,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.SerializeToString,
+            ),
+            'ReplayRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayRun,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunResponse.SerializeToString,
             ),
             'ListToolCalls': grpc.unary_unary_rpc_method_handler(
                     servicer.ListToolCalls,
@@ -333,6 +353,33 @@ class RunService:
             '/chatmind.agent.v1.RunService/RetryRun',
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.RetryRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.RunService/ReplayRun',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ReplayRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,12 @@ class RunServiceStub:
     it is.
     Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
+    ReplayRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ReplayRunRequest, _run_service_pb2.ReplayRunResponse]
+    """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
+    the first difference: what a change of agent, tools or ChatMind itself makes of the same replies. Nothing is asked,
+    executed or stored.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_ENDED.
+    """
     ListToolCalls: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
     WatchSession: _grpc.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]
@@ -95,6 +101,12 @@ class RunServiceAsyncStub(RunServiceStub):
     discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
     it is.
     Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    """
+    ReplayRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ReplayRunRequest, _run_service_pb2.ReplayRunResponse]  # type: ignore[assignment]
+    """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
+    the first difference: what a change of agent, tools or ChatMind itself makes of the same replies. Nothing is asked,
+    executed or stored.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_ENDED.
     """
     ListToolCalls: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
@@ -163,6 +175,18 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
         it is.
         Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def ReplayRun(
+        self,
+        request: _run_service_pb2.ReplayRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ReplayRunResponse, _abc.Awaitable[_run_service_pb2.ReplayRunResponse]]:
+        """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
+        the first difference: what a change of agent, tools or ChatMind itself makes of the same replies. Nothing is asked,
+        executed or stored.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_ENDED.
         """
 
     @_abc_1.abstractmethod

@@ -79,6 +79,7 @@ def from_run(value: Run) -> run_pb2.Run:
         agent_id=value.agent_id,
         message_id=value.message_id,
         state=_STATES[value.state],
+        stop_reason=from_stop_reason(value.stop_reason),
         step_count=value.step_count,
         usage=run_pb2.Usage(
             input_tokens=value.usage.input_tokens, output_tokens=value.usage.output_tokens
@@ -88,8 +89,6 @@ def from_run(value: Run) -> run_pb2.Run:
         attempt=value.attempt,
         create_time=from_time(value.create_time),
     )
-    if value.stop_reason is not None:
-        told.stop_reason = _STOP_REASONS[value.stop_reason]
     if value.offered is not None:
         told.offered.tools.extend(value.offered.tools)
         told.offered.knowledge_base_ids.extend(value.offered.knowledge_base_ids)
@@ -101,6 +100,11 @@ def from_run(value: Run) -> run_pb2.Run:
     if value.end_time is not None:
         told.end_time.FromDatetime(value.end_time)
     return told
+
+
+def from_stop_reason(value: StopReason | None) -> run_pb2.Run.StopReason.ValueType:
+    """Why a run ended, for the wire."""
+    return run_pb2.Run.STOP_REASON_UNSPECIFIED if value is None else _STOP_REASONS[value]
 
 
 def from_tool_call(value: ToolCallRecord) -> run_pb2.ToolCallRecord:

@@ -31,7 +31,7 @@ from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
-from services.agent.domain.turn.plan import Plan, Planner
+from services.agent.domain.turn.plan import Plan, Plans
 from services.agent.domain.turn.request import prepare
 from services.agent.domain.turn.steps import (
     Ask,
@@ -61,7 +61,7 @@ class Loop:
         bounds: what a tool call may take.
     """
 
-    planner: Planner
+    planner: Plans
     clock: Clock
     bounds: ToolBounds = field(default_factory=ToolBounds)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import UnknownModelError
@@ -27,6 +28,17 @@ class Plan:
     tools: Mapping[str, Tool]
     prompt: str
     offered: Offered
+
+
+class Plans(Protocol):
+    """Makes plans."""
+
+    async def plan(self, context: RunContext) -> Plan:
+        """What this run works with, as things are now.
+
+        Raises:
+            UnknownModelError: the agent's model is no longer registered.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""Drives stored runs anew against what was recorded, and tells what came out differently."""
+
+from dataclasses import dataclass, replace
+
+from services.agent.domain.errors import AgentDeletedError, RunNotEndedError
+from services.agent.domain.models import Agent, RunId
+from services.agent.domain.replay.compare import Replay, compare
+from services.agent.domain.replay.recorded import EndOfRecordError, RecordedPlans
+from services.agent.domain.replay.recording import MakeScratch, Recording, Recordings
+from services.agent.domain.stores import AgentStore
+from services.agent.domain.turn.loop import Loop
+from services.common.errors import NotFoundError
+from services.common.identity import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Replays runs; each is seen by its user alone.
+
+    Attributes:
+        recordings: of the runs.
+        agents: as they are now.
+        loop: works on runs; here with the record in place of model and tools.
+        scratch: where it writes.
+    """
+
+    recordings: Recordings
+    agents: AgentStore
+    loop: Loop
+    scratch: MakeScratch
+
+    async def replay(self, identity: Identity, run_id: RunId, *, current: bool = False) -> Replay:
+        """What comes of a run that has ended, if the model and the tools say the same again.
+
+        Args:
+            identity: the run's user.
+            run_id: the run.
+            current: take its agent as it is now, not as it was then.
+
+        Raises:
+            NotFoundError: the user has no such run.
+            RunNotEndedError: it goes on.
+            AgentDeletedError: with `current`, the agent is gone.
+        """
+        recording = await self.recordings.get(identity, run_id)
+        if not recording.run.state.final:
+            raise RunNotEndedError.of(run_id, recording.run.state.name)
+        if recording.agent is None:
+            return Replay(recording.run, None, 0, None)
+        agent = await self._now(identity, recording) if current else recording.agent
+        return await self._drive(recording, agent)
+
+    async def _now(self, identity: Identity, recording: Recording) -> Agent:
+        try:
+            return await self.agents.get(identity, recording.run.agent_id)
+        except NotFoundError as error:
+            raise AgentDeletedError.of(recording.run.agent_id) from error
+
+    async def _drive(self, recording: Recording, agent: Agent) -> Replay:
+        scratch = self.scratch(recording, agent)
+        context, journal = await scratch.begin()
+        moment = recording.run.create_time
+        plans = RecordedPlans(self.loop.planner, recording)
+        loop = replace(self.loop, planner=plans, clock=lambda: moment)
+        try:
+            await loop.run(context, journal)
+            ended = True
+        except EndOfRecordError:
+            ended = False
+        return compare(recording, scratch.outcome(), ended=ended)
