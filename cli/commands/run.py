@@ -114,7 +114,8 @@ def replay_run(
 
 
 def _told(replay: replay_pb2.Replay) -> str:
-    alike = f"{replay.compared_messages} messages came out alike"
+    count = replay.compared_messages
+    alike = f"{count} message{'' if count == 1 else 's'} came out alike"
     if replay.identical:
         end = "so did the end" if replay.end_driven else "the end came from outside"
         return f"{replay.run_id} is identical: {alike}, {end}"

@@ -17,6 +17,7 @@ from chatmind.agent.v1 import (
     agent_service_pb2,
     agent_service_pb2_grpc,
     model_pb2,
+    replay_pb2,
     run_pb2,
     run_service_pb2,
     run_service_pb2_grpc,
@@ -72,6 +73,7 @@ class State:
         run: what is told of the run that answers.
         runs: all runs there are.
         calls: the tool calls of every run.
+        replays: what comes of one, with the agent as "recorded" and as "current".
         sessions: all sessions there are.
         messages: of every session, oldest first.
         active_runs: of the session in turn, each time that it is looked up.
@@ -93,6 +95,7 @@ class State:
     )
     runs: list[run_pb2.Run] = field(default_factory=list)
     calls: list[run_pb2.ToolCallRecord] = field(default_factory=list)
+    replays: dict[str, replay_pb2.Replay] = field(default_factory=dict)
     sessions: list[session_pb2.Session] = field(default_factory=list)
     messages: list[session_pb2.Message] = field(default_factory=list)
     active_runs: deque[str] = field(default_factory=deque)
@@ -238,6 +241,11 @@ class _Servicer:
     def RetryRun(self, request: Any, context: Any) -> Any:
         self._state.run.state = RunState.STATE_IDLE
         return run_service_pb2.RetryRunResponse(run=self._state.run)
+
+    def ReplayRun(self, request: Any, context: Any) -> Any:
+        current = request.agent == run_service_pb2.REPLAY_AGENT_CURRENT
+        replay = self._state.replays["current" if current else "recorded"]
+        return run_service_pb2.ReplayRunResponse(replay=replay)
 
     def ListToolCalls(self, request: Any, context: Any) -> Any:
         page, token = _page(self._state.calls, request)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
 from services.agent.domain.queue import Claim, RunQueue
+from services.agent.domain.replay.recording import Recordings
 from services.agent.domain.run_models import Run
 from services.agent.domain.stores import (
     AgentStore,
@@ -21,12 +22,14 @@ from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase
 from services.agent.store.memory.news import MemoryNewsStore
 from services.agent.store.memory.queue import MemoryRunQueue
+from services.agent.store.memory.recordings import MemoryRecordings
 from services.agent.store.memory.runs import MemoryRunStore
 from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
+from services.agent.store.postgres.recordings import PostgresRecordings
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.sessions import PostgresSessionStore
 from services.common.clock import now
@@ -60,6 +63,7 @@ class Stores:
     runs: RunStore
     queue: RunQueue
     news: NewsStore
+    recordings: Recordings
 
     async def session(
         self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
@@ -86,9 +90,11 @@ class Stores:
         return list(found.items)
 
 
-def memory_stores(*, tenant_queue_limit: int = TENANT_QUEUE_LIMIT) -> Stores:
-    """Stores in memory."""
-    database = MemoryDatabase(clock=now, new_id=new_id)
+def memory_stores(
+    database: MemoryDatabase | None = None, *, tenant_queue_limit: int = TENANT_QUEUE_LIMIT
+) -> Stores:
+    """Stores in memory, over a database of their own where none is given."""
+    database = database or MemoryDatabase(clock=now, new_id=new_id)
     return Stores(
         agents=MemoryAgentStore(database),
         sessions=MemorySessionStore(database),
@@ -98,6 +104,7 @@ def memory_stores(*, tenant_queue_limit: int = TENANT_QUEUE_LIMIT) -> Stores:
         ),
         queue=MemoryRunQueue(database),
         news=MemoryNewsStore(database),
+        recordings=MemoryRecordings(database),
     )
 
 
@@ -123,6 +130,7 @@ def postgres_stores(
         ),
         queue=PostgresRunQueue(pool, new_id=new_id),
         news=PostgresNewsStore(pool),
+        recordings=PostgresRecordings(pool),
     )
 
 

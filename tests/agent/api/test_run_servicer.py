@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chatmind.agent.v1 import agent_service_pb2, run_pb2, session_pb2
+from chatmind.agent.v1 import (
+    agent_pb2,
+    agent_service_pb2,
+    replay_pb2,
+    run_pb2,
+    session_pb2,
+)
 from chatmind.agent.v1 import run_service_pb2 as pb
+from google.protobuf.field_mask_pb2 import FieldMask
 from grpc import StatusCode, aio
 
 from services.agent.domain.chat import ToolResult
@@ -290,6 +297,62 @@ class TestRetryRun:
         assert run == waiting.run
         assert (failure.code, failure.reason) == (StatusCode.FAILED_PRECONDITION, "RUN_NOT_FAILED")
         assert {"run_id": run.id, "state": "CANCELLED"} == failure.metadata
+
+
+class TestReplayRun:
+    async def test_a_run_is_driven_anew_without_model_or_tools(self, service: RunningAgent) -> None:
+        alice = service.alice
+        agent = await alice.create_agent(tools=["calculator"])
+        session = await alice.create_session(agent.id)
+        service.model.script(calls(("c1", "calculator", '{"expression": "6*7"}')), says("42."))
+        run = await alice.ended((await alice.say(session.id, "How many?")).id)
+        asked = len(service.model.requests)
+
+        request = pb.ReplayRunRequest(run_id=run.id)
+        replay = (await alice.call("ReplayRun", request)).replay
+
+        assert len(service.model.requests) == asked
+        assert replay == replay_pb2.Replay(
+            run_id=run.id,
+            identical=True,
+            compared_messages=3,
+            end_driven=True,
+            recorded_stop_reason=run_pb2.Run.STOP_REASON_END_TURN,
+            replayed_stop_reason=run_pb2.Run.STOP_REASON_END_TURN,
+        )
+        foreign = await service.caller(BOB).failure("ReplayRun", request)
+        assert foreign.code == StatusCode.NOT_FOUND
+
+    async def test_a_change_of_the_agent_shows(self, service: RunningAgent) -> None:
+        alice = service.alice
+        agent = await alice.create_agent(tools=["calculator"])
+        session = await alice.create_session(agent.id)
+        service.model.script(calls(("c1", "calculator", '{"expression": "6*7"}')), says("42."))
+        run = await alice.ended((await alice.say(session.id, "How many?")).id)
+        changed = agent_service_pb2.UpdateAgentRequest(
+            agent=agent_pb2.Agent(id=agent.id), update_mask=FieldMask(paths=["tools"])
+        )
+        await alice.call("UpdateAgent", changed)
+
+        request = pb.ReplayRunRequest(run_id=run.id, agent=pb.REPLAY_AGENT_CURRENT)
+        replay = (await alice.call("ReplayRun", request)).replay
+
+        assert not replay.identical
+        assert replay.difference == replay_pb2.Difference(
+            path="offered.tools", recorded='["calculator"]', replayed="[]"
+        )
+
+    async def test_a_run_that_waits_is_refused(self, api: RunningAgent) -> None:
+        alice = api.alice
+        session = await alice.create_session()
+        run = await alice.say(session.id, "Hello")
+
+        failure = await alice.failure("ReplayRun", pb.ReplayRunRequest(run_id=run.id))
+
+        assert (failure.code, failure.reason) == (
+            StatusCode.FAILED_PRECONDITION,
+            "RUN_NOT_ENDED",
+        )
 
 
 class TestListToolCalls:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from chatmind.agent.v1 import run_pb2
+from chatmind.agent.v1.replay_pb2 import Difference, Replay
 
 from tests.cli.conftest import Chatmind
 from tests.cli.gateway import RUN_ID, SESSION_ID, RunState, State
@@ -79,6 +80,44 @@ class TestRetry:
 
         assert result.stdout == f"{RUN_ID} is idle\n"
         assert result.stderr == f"see its answer with: chatmind chat --session {SESSION_ID}\n"
+
+
+class TestReplay:
+    def test_one_that_is_identical_is_good(self, chatmind: Chatmind, state: State) -> None:
+        same = Replay(run_id=RUN_ID, identical=True, compared_messages=3, end_driven=True)
+        state.replays["recorded"] = same
+
+        result = chatmind("run", "replay", RUN_ID)
+
+        assert (0, f"{RUN_ID} is identical: 3 messages came out alike, so did the end\n") == (
+            result.exit_code,
+            result.stdout,
+        )
+
+    def test_an_end_from_outside_is_told(self, chatmind: Chatmind, state: State) -> None:
+        state.replays["recorded"] = Replay(run_id=RUN_ID, identical=True)
+
+        assert chatmind("run", "replay", RUN_ID).stdout.endswith(", the end came from outside\n")
+
+    def test_the_first_difference_is_shown_and_fails(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        found = Difference(path="messages[2].text", recorded="found", replayed="")
+        state.replays["current"] = Replay(run_id=RUN_ID, difference=found, compared_messages=1)
+
+        result = chatmind("run", "replay", RUN_ID, "--current-agent")
+
+        assert result.exit_code == 1
+        assert result.stdout.splitlines() == [
+            f"{RUN_ID} differs in messages[2].text; 1 message came out alike before",
+            "- found",
+            "+ (nothing)",
+        ]
+        scripted = chatmind("run", "replay", RUN_ID, "--current-agent", "--json")
+        assert (
+            scripted.exit_code,
+            json.loads(scripted.stdout)["difference"]["path"],
+        ) == (1, "messages[2].text")
 
 
 class TestCalls:

@@ -11,21 +11,15 @@ from uuid import UUID
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.run_models import Run
-from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.database import MemoryDatabase
-from services.agent.store.memory.news import MemoryNewsStore
-from services.agent.store.memory.queue import MemoryRunQueue
-from services.agent.store.memory.runs import MemoryRunStore
-from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
 from services.agent.store.postgres.rows import message_of, run_of
 from services.common.clock import now
 from services.common.db import Pool, connection
 from tests.agent.database import empty
 from tests.contracts.agent_stores import (
-    QUEUE_LIMIT,
-    TENANT_QUEUE_LIMIT,
     Stores,
     agent_pool,
+    memory_stores,
     postgres_stores,
 )
 from tests.contracts.simulation.loop import HandLoop
@@ -105,16 +99,7 @@ class MemoryBackend:
         self._database = database = MemoryDatabase(
             clock=self.clock, new_id=lambda: str(UUID(int=next(numbers)))
         )
-        self._stores = Stores(
-            agents=MemoryAgentStore(database),
-            sessions=MemorySessionStore(database),
-            messages=MemoryMessageStore(database),
-            runs=MemoryRunStore(
-                database, queue_limit=QUEUE_LIMIT, tenant_queue_limit=TENANT_QUEUE_LIMIT
-            ),
-            queue=MemoryRunQueue(database),
-            news=MemoryNewsStore(database),
-        )
+        self._stores = memory_stores(database)
 
     def host(self) -> Host:
         loop = self._free.pop().loop if self._free else HandLoop(lambda: self.now)

@@ -18,7 +18,7 @@ from services.agent.domain.run_models import Offered, Run, StopReason
 MOST_CHARS: Final = 4000
 """How much of a value is told."""
 
-_COMPARED_METADATA: Final = ("error", "notice", "finish_reason", "citation_basis")
+_COMPARED_METADATA: Final = ("error", "notice", "citation_basis")
 
 
 @dataclass(frozen=True, slots=True)

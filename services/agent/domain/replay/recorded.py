@@ -128,7 +128,11 @@ class RecordedTool:
         """What a model is told of the tool that is replaced."""
         return self._tool.spec
 
-    async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
+    async def run(
+        self,
+        arguments: Mapping[str, Json],  # noqa: ARG002 - see `Tool`
+        context: ToolContext,
+    ) -> ToolResult:
         """The result of this very call."""
         return self._results.get(call_of(context.call_key), _NOT_RECORDED)
 
