@@ -4,7 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("markdown", "embedding", "ingest", "search", "queue", "runs", "bus", "stream")
+BENCHES = (
+    "markdown",
+    "embedding",
+    "ingest",
+    "search",
+    "queue",
+    "runs",
+    "agent_loop",
+    "bus",
+    "stream",
+)
 
 
 def main() -> int:
