@@ -209,11 +209,13 @@ class ToolResult:
         text: for the model to read.
         citations: the passages in it, labelled.
         error: why it failed, in a word for programs; None where it did not.
+        source: where the text comes from, if from outside; it is then shown as a quotation.
     """
 
     text: str
     citations: tuple[Citation, ...] = ()
     error: str | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

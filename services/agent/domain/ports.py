@@ -1,6 +1,7 @@
 """What the agent service needs from outside, by what the caller needs of it."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from services.agent.domain.chat import (
@@ -17,6 +18,7 @@ from services.agent.domain.chat import (
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import KnowledgeBaseId, ToolCallId
 from services.agent.domain.run_models import Offered, RunState, Usage
+from services.agent.domain.tools.fetch.urls import Url
 from services.common.identity import Identity
 from services.common.text import Json
 
@@ -91,6 +93,36 @@ class Tool(Protocol):
         Raises:
             ToolError: it came to nothing; says whether the model is to try again.
             ServiceError: it failed in a way that the model may be told.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WebReply:
+    """What a server of the web answers.
+
+    Attributes:
+        status: of HTTP, such as 200.
+        content_type: the header of that name; may be empty.
+        location: the header of that name; where a redirect leads.
+        body: unpacked, from its beginning.
+        whole: whether the body is all that the server sends.
+    """
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes
+    whole: bool
+
+
+class Web(Protocol):
+    """The pages of the public internet."""
+
+    async def get(self, url: Url, *, max_bytes: int) -> WebReply:
+        """What the server answers, redirects not followed; the caller bounds the time.
+
+        Raises:
+            FailedToolError: the page cannot be had, or its host has addresses that are not public.
         """
 
 

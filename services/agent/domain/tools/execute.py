@@ -17,6 +17,7 @@ from services.agent.domain.messages import ToolCall
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 from services.agent.domain.tools.errors import ToolError
+from services.agent.domain.tools.outside import quoted
 from services.common.errors import ServiceError
 from services.common.tasks import BackgroundTasks
 from services.common.text import Json
@@ -100,7 +101,7 @@ async def _run(
 ) -> ToolResult:
     log = structlog.get_logger("tools").bind(tool=tool.spec.name, run_id=context.run_id)
     try:
-        return _capped(await tool.run(arguments, context), bounds.result_chars)
+        return _shown(await tool.run(arguments, context), bounds)
     except ToolError as error:
         told = _error(error.word, error.message, advice=error.advice)
         return _capped(told, bounds.result_chars)
@@ -123,6 +124,12 @@ def _late(spec: ToolSpec, bounds: ToolBounds) -> ToolResult:
 
 def _error(word: str, text: str, *, advice: str = "") -> ToolResult:
     return ToolResult(f"Error: {text.removesuffix('.')}.{advice}", error=word)
+
+
+def _shown(result: ToolResult, bounds: ToolBounds) -> ToolResult:
+    """The result as a model reads it: not too long, and as a quotation if it is from outside."""
+    capped = _capped(result, bounds.result_chars)
+    return replace(capped, text=quoted(capped.text, result.source)) if result.source else capped
 
 
 def _capped(result: ToolResult, most: int) -> ToolResult:
