@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +20,7 @@ from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
+from services.agent.clients.web import WebClient
 from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
 from services.agent.domain.places import Places
@@ -31,6 +32,7 @@ from services.agent.domain.sessions import Sessions
 from services.agent.domain.tools.calculator import calculator_tool
 from services.agent.domain.tools.current_time import current_time_tool
 from services.agent.domain.tools.execute import ToolBounds
+from services.agent.domain.tools.fetch.tool import HttpFetch
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
@@ -194,8 +196,16 @@ async def _parts(
     registry = await stack.enter_async_context(
         open_models(models, timeouts=timeouts, places=places)
     )
-    offered = Tools([QueryKnowledge(knowledge), current_time_tool(now), calculator_tool(), *tools])
+    offered = Tools([QueryKnowledge(knowledge), *_built_in(settings), *tools])
     return _Parts(settings, pool, bus, knowledge, registry, offered, places)
+
+
+def _built_in(settings: AgentServiceSettings) -> Iterator[Tool]:
+    """The tools of every process, and those that its operator has turned on."""
+    yield current_time_tool(now)
+    yield calculator_tool()
+    if settings.fetch_rules:
+        yield HttpFetch(WebClient(), settings.fetch_rules)
 
 
 async def _register(

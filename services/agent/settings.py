@@ -3,10 +3,17 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from services.agent.domain.tools.fetch.urls import HostRule, read_rules
 from services.common.bus.settings import BusSettings
 from services.common.settings import Address, Target, settings_config
+
+
+def _hosts(text: str) -> str:
+    read_rules(text)
+    return text
+
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
@@ -37,3 +44,9 @@ class AgentServiceSettings(BusSettings):
     model_first_byte_seconds: Seconds = 60.0
     model_chunk_seconds: Seconds = 30.0
     tool_seconds: Seconds = 60.0
+    fetch_hosts: Annotated[str, Field(max_length=10_000), AfterValidator(_hosts)] = ""
+
+    @property
+    def fetch_rules(self) -> tuple[HostRule, ...]:
+        """What `http_fetch` may read; without any there is no such tool."""
+        return read_rules(self.fetch_hosts)

@@ -12,7 +12,8 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
 import h11
@@ -54,12 +55,12 @@ class WebClient:
     Attributes:
         resolve: finds the addresses of names.
         is_public: tells which addresses may be connected to.
-        tls: what servers are checked with; None checks them with the system's authorities.
+        tls: what servers are checked with; the system's authorities if nothing else is given.
     """
 
     resolve: Resolve = resolve
     is_public: Callable[[str], bool] = is_public
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     async def get(self, url: Url, *, max_bytes: int) -> WebReply:
         """What the server answers, redirects not followed; the caller bounds the time.
@@ -106,18 +107,17 @@ class WebClient:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     return await asyncio.open_connection(
-                        address, url.port, **self._tls(url), limit=_PIECE
+                        address,
+                        url.port,
+                        limit=_PIECE,
+                        ssl=self.tls if url.scheme == "https" else None,
+                        server_hostname=url.host if url.scheme == "https" else None,
                     )
             except ssl.SSLCertVerificationError as error:
                 raise FailedToolError(f"the certificate of {url.host} is not valid") from error
             except (OSError, TimeoutError) as error:
                 cause = error
         raise FailedToolError(f"{url.host} cannot be reached") from cause
-
-    def _tls(self, url: Url) -> dict[str, object]:
-        if url.scheme == "http":
-            return {}
-        return {"ssl": self.tls or ssl.create_default_context(), "server_hostname": url.host}
 
 
 class _Exchange:
@@ -129,14 +129,16 @@ class _Exchange:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADER_BYTES)
 
     async def get(self, url: Url, *, max_bytes: int) -> WebReply:
-        """What is answered; the body is read up to the bound."""
+        """What is answered; the body of a success is read up to the bound."""
         headers = [("host", url.authority), *_HEADERS]
         asked = self._http.send(h11.Request(method="GET", target=url.target, headers=headers))
         self._writer.write((asked or b"") + (self._http.send(h11.EndOfMessage()) or b""))
         await self._writer.drain()
         answer = await self._answer()
         told = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
-        body, whole = await self._body(told.get("content-encoding", ""), max_bytes)
+        body, whole = b"", False
+        if answer.status_code < HTTPStatus.MULTIPLE_CHOICES:
+            body, whole = await self._body(told.get("content-encoding", ""), max_bytes)
         return WebReply(
             status=answer.status_code,
             content_type=told.get("content-type", ""),

@@ -104,7 +104,7 @@ class WebReply:
         status: of HTTP, such as 200.
         content_type: the header of that name; may be empty.
         location: the header of that name; where a redirect leads.
-        body: unpacked, from its beginning.
+        body: of a success, unpacked, from its beginning.
         whole: whether the body is all that the server sends.
     """
 

@@ -5,7 +5,9 @@ import re
 from typing import Final
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
-_META = re.compile(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+_META = re.compile(
+    rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE
+)
 _META_WITHIN: Final = 2048
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -14,7 +14,10 @@ _NAME = re.compile(r"/?[A-Za-z][^\s/>\"'<]{0,40}")
 # Possessive, so that a tag which does not end is read once; nothing of the page follows it.
 _REST_OF_TAG = re.compile(r"""([^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+)>""")
 _ATTRIBUTE = re.compile(r"""([a-zA-Z-]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++)))?""")
-_HIDING = re.compile(r"display\s{0,5}:\s{0,5}none|visibility\s{0,5}:\s{0,5}hidden|font-size\s?:\s?0")
+_HIDING = re.compile(
+    r"display\s{0,5}:\s{0,5}none|visibility\s{0,5}:\s{0,5}hidden"
+    r"|font-size\s{0,5}:\s{0,5}0(?![.\d])"
+)
 _BLANKS = re.compile(r"\s+")
 _MANY_LINES = re.compile(r"\n{3,}")
 

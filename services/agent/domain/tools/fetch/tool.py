@@ -11,7 +11,9 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urljoin
 
-from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
+import structlog
+
+from services.agent.domain.chat import ToolContext, ToolEffect, ToolResult, ToolSpec
 from services.agent.domain.ports import Web, WebReply
 from services.agent.domain.tools.errors import FailedToolError, RetryToolError
 from services.agent.domain.tools.fetch.decoding import decoded
@@ -71,6 +73,7 @@ class HttpFetch:
                 ["url"],
             ),
             idempotent=True,
+            effect=ToolEffect.OUTBOUND,
         )
 
     @property
@@ -94,6 +97,8 @@ class HttpFetch:
             raise RetryToolError(f"there is no such page: the server answered {reply.status}")
         if not HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES:
             raise FailedToolError(f"the server answered {reply.status}{_phrase(reply.status)}")
+        log = structlog.get_logger("tools")
+        log.info("page read", url_host=url.host, run_id=context.run_id, bytes=len(reply.body))
         # In a thread, as a long page takes a moment.
         return ToolResult(await asyncio.to_thread(_read, url, reply), source=str(url))
 
@@ -150,7 +155,7 @@ def _read(url: Url, reply: WebReply) -> str:
 
 
 def _is_binary(body: bytes) -> bool:
-    """Whether bytes are no text in any charset; UTF-16, which has such bytes, begins with a mark."""
+    """Whether bytes are no text; UTF-16, where they may hold zeros, begins with a mark."""
     return b"\x00" in body[:1024] and not body.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
