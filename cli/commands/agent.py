@@ -54,18 +54,23 @@ def create_agent(
     tool: Annotated[
         list[str] | None, typer.Option("--tool", help="A tool it may use; repeatable.")
     ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option("--agent", help="Another agent that it may ask, by name or id; repeatable."),
+    ] = None,
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
-    agent = agent_pb2.Agent(
+    new = agent_pb2.Agent(
         display_name=name,
         system_prompt=system_prompt,
         model=model,
         knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
         tools=tool or (),
+        agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
     )
-    request = agent_service_pb2.CreateAgentRequest(agent=agent)
+    request = agent_service_pb2.CreateAgentRequest(agent=new)
     created = gateway.agents.CreateAgent(request, timeout=CALL_SECONDS).agent
     output.message(created, text=created.id)
 

@@ -1,5 +1,6 @@
 """Every implementation of the agent service's stores keeps the same promises."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -53,6 +54,7 @@ FULL = AgentSettings(
     limits=RunLimits(3, 4, 5000, timedelta(seconds=90.5)),
     window=Window(0, 1234),
     visibility=Visibility.TENANT,
+    agent_ids=(AgentId(new_id()), AgentId(new_id())),
 )
 
 
@@ -127,6 +129,25 @@ class TestAgents:
         assert changed == await stores.agents.get(ALICE, agent.id)
         assert agent.create_time == changed.create_time
         assert agent.update_time < changed.update_time
+
+    async def test_of_named_agents_those_that_are_seen_are_given(self, stores: Stores) -> None:
+        private = await stores.agents.create(ALICE, PRIVATE)
+        shared = await stores.agents.create(ALICE, SHARED)
+        named = [shared.id, private.id, AgentId(new_id())]
+
+        assert {private.id: private, shared.id: shared} == await stores.agents.named(ALICE, named)
+        assert {shared.id: shared} == await stores.agents.named(BOB, named)
+        assert await stores.agents.named(STRANGER, named) == {}
+
+    async def test_whom_agents_call_is_told_within_the_tenant(self, stores: Stores) -> None:
+        callee = await stores.agents.create(ALICE, PRIVATE)
+        caller = await stores.agents.create(ALICE, replace(PRIVATE, agent_ids=(callee.id,)))
+        both = [callee.id, caller.id]
+
+        told = await stores.agents.callees(BOB, both)
+
+        assert {callee.id: (), caller.id: (callee.id,)} == told
+        assert await stores.agents.callees(STRANGER, both) == {}
 
     async def test_a_deleted_agent_is_gone(self, stores: Stores) -> None:
         agent = await stores.agents.create(ALICE, PRIVATE)

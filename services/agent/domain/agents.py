@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 
 from services.agent.domain import hints
+from services.agent.domain.callees import check_callees
 from services.agent.domain.errors import (
     UnknownKnowledgeBaseError,
     UnknownModelError,
@@ -53,6 +54,7 @@ class Agents:
             if first is not None:
                 return first
         await self._check(identity, settings, paths())
+        await check_callees(self._store, identity, settings.agent_ids)
         return await self._store.create(identity, settings, request=request)
 
     async def get(self, identity: Identity, agent_id: AgentId) -> Agent:
@@ -78,12 +80,14 @@ class Agents:
             PermissionDeniedError: the user sees it but may not change it.
         """
         changed = frozenset(changed)
-        await self._store.get(identity, agent_id)
+        agent = await self._store.get(identity, agent_id)
         await self._check(identity, new, changed)
+        if "agent_ids" in changed:
+            await check_callees(self._store, identity, new.agent_ids, caller=agent)
         change = partial(patched, new=new, changed=changed)
-        agent = await self._store.update(identity, agent_id, change)
+        updated = await self._store.update(identity, agent_id, change)
         self._notifier.notify(hints.STOPS)
-        return agent
+        return updated
 
     async def delete(self, identity: Identity, agent_id: AgentId) -> datetime:
         """Delete an agent; gives when. Its sessions stay, its runs end.

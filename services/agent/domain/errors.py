@@ -72,6 +72,51 @@ class UnknownKnowledgeBaseError(InvalidArgumentError):
         )
 
 
+class UnknownAgentError(InvalidArgumentError):
+    """An agent's owner, or the caller, sees no such agent."""
+
+    reason = "UNKNOWN_AGENT"
+
+    @classmethod
+    def of(cls, field: str, agent_id: str) -> "UnknownAgentError":
+        """The error for an agent in a field of a request."""
+        return cls(
+            f"{field}: no agent {agent_id}",
+            metadata={"agent_id": agent_id},
+            violations=[FieldViolation(field, "must be an agent that you and the owner can see")],
+        )
+
+
+class AgentCycleError(InvalidArgumentError):
+    """An agent would call itself, directly or by way of others."""
+
+    reason = "AGENT_CYCLE"
+
+    @classmethod
+    def of(cls, field: str, agent_id: str) -> "AgentCycleError":
+        """The error for an agent in a field of a request that leads back to where it stands."""
+        return cls(
+            f"{field}: agent {agent_id} leads back to this one",
+            metadata={"agent_id": agent_id},
+            violations=[FieldViolation(field, "must not lead back to this agent")],
+        )
+
+
+class SubSessionError(FailedPreconditionError):
+    """The session belongs to a run of another agent."""
+
+    reason = "SUB_SESSION"
+
+    @classmethod
+    def of(cls, session_id: str, parent_run_id: str) -> "SubSessionError":
+        """The error that names the session and the run it belongs to."""
+        return cls(
+            "This session belongs to the run of another agent: only that run goes on with it, "
+            "and it is deleted with that run's session.",
+            metadata={"session_id": session_id, "parent_run_id": parent_run_id},
+        )
+
+
 class RunInProgressError(FailedPreconditionError):
     """The session is busy and the caller asked for REJECT."""
 

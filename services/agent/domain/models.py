@@ -135,6 +135,7 @@ class AgentSettings:
         limits: bound each run.
         window: bounds the history.
         visibility: who can see and talk to it.
+        agent_ids: other agents that it may call as tools, with the sight of whoever talks to it.
     """
 
     display_name: str
@@ -148,6 +149,7 @@ class AgentSettings:
     limits: RunLimits = RunLimits()
     window: Window = Window()
     visibility: Visibility = Visibility.PRIVATE
+    agent_ids: tuple[AgentId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The owner condition is part of every statement: an id of somebody else's reads like an unknown one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -65,6 +65,16 @@ class AgentStore(Protocol):
             page: its sort key is the id.
             display_name: keeps agents of exactly this name; empty keeps all.
         """
+
+    async def named(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, Agent]:
+        """Those of the named agents that the user sees; some, never many."""
+
+    async def callees(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, tuple[AgentId, ...]]:
+        """Whom each of some agents of the tenant may call, whoever sees it."""
 
     async def update(
         self,

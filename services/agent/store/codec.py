@@ -7,6 +7,7 @@ from typing import Any
 
 from services.agent.domain.messages import Citation, ToolCall
 from services.agent.domain.models import (
+    AgentId,
     AgentSettings,
     ChunkId,
     DocumentId,
@@ -72,6 +73,8 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         limits=limits_from_json(value["limits"]),
         window=Window(**value["context_window"]),
         visibility=Visibility(value["visibility"]),
+        # Runs that an earlier release has taken have none.
+        agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),
     )
 
 

@@ -42,6 +42,7 @@ class TestCreateAgent:
             ),
             window=agent_pb2.Window(max_messages=0, max_tokens=5),
             visibility=agent_pb2.VISIBILITY_TENANT,
+            agent_ids=[(await alice.create_agent()).id],
         )
 
         created = await alice.create_agent(
@@ -82,6 +83,9 @@ class TestCreateAgent:
                 "UNKNOWN_KNOWLEDGE_BASE",
                 "agent.knowledge_base_ids[0]",
             ),
+            ({"agent_ids": [new_id()]}, "UNKNOWN_AGENT", "agent.agent_ids[0]"),
+            ({"agent_ids": ["x"]}, "INVALID_FIELD", "agent.agent_ids[0]"),
+            ({"agent_ids": [new_id() for _ in range(17)]}, "INVALID_FIELD", "agent.agent_ids"),
             (
                 {"limits": agent_pb2.RunLimits(max_steps=0)},
                 "INVALID_FIELD",

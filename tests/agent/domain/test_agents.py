@@ -164,6 +164,7 @@ class TestUpdate:
             "model": AgentSettings("x", model="huge"),
             "tools": AgentSettings("x", tools=("rm",)),
             "knowledge_base_ids": AgentSettings("x", knowledge_base_ids=(HIDDEN,)),
+            "agent_ids": AgentSettings("x", agent_ids=(agent.id,)),
         }
 
         for path, new in wrong.items():

@@ -34,16 +34,19 @@ class TestList:
 class TestCreate:
     def test_all_that_is_said_of_it_is_sent(self, chatmind: Chatmind, state: State) -> None:
         state.bases = [Base(id="b1", display_name="handbook")]
+        state.agents = [agent("Researcher")]
         result = chatmind(
             *("agent", "create", "Guide", "--prompt", "Be brief.", "--model", "m", "--shared"),
             *("--base", "handbook", "--tool", "current_time", "--tool", "other"),
+            *("--agent", "Researcher"),
         )
-        (made,) = state.agents
+        _, made = state.agents
 
         assert result.stdout == f"{made.id}\n"
         assert (made.display_name, made.system_prompt, made.model) == ("Guide", "Be brief.", "m")
         assert list(made.knowledge_base_ids) == ["b1"]
         assert list(made.tools) == ["current_time", "other"]
+        assert list(made.agent_ids) == ["id-Researcher"]
         assert made.visibility == agent_pb2.VISIBILITY_TENANT
 
     def test_a_base_that_is_not_there_is_told(self, chatmind: Chatmind, state: State) -> None:

@@ -68,6 +68,7 @@ class Agent(_message.Message):
     OWNER_USER_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    AGENT_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     display_name: _builtins.str
@@ -118,6 +119,12 @@ class Agent(_message.Message):
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """update_time is when it last changed. Output only."""
 
+    @_builtins.property
+    def agent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """agent_ids are other agents that it may call as tools, each by a name that begins with "ask_". Its owner has to see
+        them; in a conversation those that the user does not see are left out. None of them may lead back to it.
+        """
+
     def __init__(
         self,
         *,
@@ -138,10 +145,11 @@ class Agent(_message.Message):
         owner_user_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        agent_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits", "options", b"options", "retrieval", b"retrieval", "update_time", b"update_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "display_name", b"display_name", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -110,8 +110,8 @@ class AgentServiceServicer:
 
     def CreateAgent(self, request, context):
         """CreateAgent creates an agent.
-        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE; ALREADY_EXISTS with
-        REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
+        ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,8 +37,8 @@ class AgentServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AgentServiceAsyncStub: ...
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]
     """CreateAgent creates an agent.
-    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE; ALREADY_EXISTS with
-    REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
+    ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
     """
     GetAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]
     """GetAgent returns one agent."""
@@ -78,8 +78,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """CreateAgent creates an agent.
-    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE; ALREADY_EXISTS with
-    REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
+    ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
     """
     GetAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]  # type: ignore[assignment]
     """GetAgent returns one agent."""
@@ -122,8 +122,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.CreateAgentResponse, _abc.Awaitable[_agent_service_pb2.CreateAgentResponse]]:
         """CreateAgent creates an agent.
-        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE; ALREADY_EXISTS with
-        REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
+        ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

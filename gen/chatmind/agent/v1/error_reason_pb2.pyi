@@ -80,6 +80,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
     been sent, where the call watches a single session.
     """
+    ERROR_REASON_UNKNOWN_AGENT: _ErrorReason.ValueType  # 34
+    """ERROR_REASON_UNKNOWN_AGENT: the agent's owner, or the caller, sees no such agent; metadata: agent_id."""
+    ERROR_REASON_AGENT_CYCLE: _ErrorReason.ValueType  # 35
+    """ERROR_REASON_AGENT_CYCLE: an agent would call itself, directly or by way of others; metadata: agent_id."""
+    ERROR_REASON_SUB_SESSION: _ErrorReason.ValueType  # 36
+    """ERROR_REASON_SUB_SESSION: another agent's run holds this session, so only that run goes on with it and it is deleted
+    with that run's session; metadata: session_id, parent_run_id.
+    """
     ERROR_REASON_RUN_NOT_ENDED: _ErrorReason.ValueType  # 27
     """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
 
@@ -145,6 +153,14 @@ ERROR_REASON_RUN_NOT_FAILED: ErrorReason.ValueType  # 25
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 26
 """ERROR_REASON_SLOW_CONSUMER: the caller reads too slowly; metadata: resume_after_sequence, up to which all has certainly
 been sent, where the call watches a single session.
+"""
+ERROR_REASON_UNKNOWN_AGENT: ErrorReason.ValueType  # 34
+"""ERROR_REASON_UNKNOWN_AGENT: the agent's owner, or the caller, sees no such agent; metadata: agent_id."""
+ERROR_REASON_AGENT_CYCLE: ErrorReason.ValueType  # 35
+"""ERROR_REASON_AGENT_CYCLE: an agent would call itself, directly or by way of others; metadata: agent_id."""
+ERROR_REASON_SUB_SESSION: ErrorReason.ValueType  # 36
+"""ERROR_REASON_SUB_SESSION: another agent's run holds this session, so only that run goes on with it and it is deleted
+with that run's session; metadata: session_id, parent_run_id.
 """
 ERROR_REASON_RUN_NOT_ENDED: ErrorReason.ValueType  # 27
 """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""

@@ -10,6 +10,7 @@ from services.agent.api.convert.common import not_offered
 from services.agent.domain.chat import ModelInfo, Provider, ToolEffect, ToolProtocol, ToolSpec
 from services.agent.domain.models import (
     Agent,
+    AgentId,
     AgentSettings,
     KnowledgeBaseId,
     ModelOptions,
@@ -75,6 +76,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         limits=_to_limits(agent.limits),
         window=_to_window(agent.window),
         visibility=_VISIBILITIES[agent.visibility],
+        agent_ids=tuple(AgentId(canonical_id(agent_id)) for agent_id in agent.agent_ids),
     )
 
 
@@ -121,6 +123,7 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
         owner_user_id=value.owner_user_id,
         create_time=from_time(value.create_time),
         update_time=from_time(value.update_time),
+        agent_ids=kept.agent_ids,
     )
 
 

@@ -1,6 +1,6 @@
 """Agents in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -50,6 +50,22 @@ class MemoryAgentStore:
             and display_name in ("", agent.settings.display_name)
         ]
         return seen[: page.size]
+
+    async def named(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, Agent]:
+        found = (self._db.agents.get(agent_id) for agent_id in agent_ids)
+        return {agent.id: agent for agent in found if agent is not None and sees(identity, agent)}
+
+    async def callees(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, tuple[AgentId, ...]]:
+        found = (self._db.agents.get(agent_id) for agent_id in agent_ids)
+        return {
+            agent.id: agent.settings.agent_ids
+            for agent in found
+            if agent is not None and agent.tenant == identity.tenant
+        }
 
     async def update(
         self,

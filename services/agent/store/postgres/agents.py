@@ -1,6 +1,6 @@
 """Agents in PostgreSQL. The user's tenant and id are $1 and $2 of every statement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from services.agent.domain.access import check_may_change
@@ -24,8 +24,8 @@ _INSERT = """
 INSERT INTO agent (
     id, tenant, owner_user_id, create_time, update_time,
     display_name, description, system_prompt, model, options, tools, knowledge_base_ids,
-    retrieval, limits, context_window, visibility)
-VALUES ($3, $1, $2, now(), now(), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    retrieval, limits, context_window, visibility, agent_ids)
+VALUES ($3, $1, $2, now(), now(), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 RETURNING *
 """
 _GET = """
@@ -53,11 +53,16 @@ WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id > $3
   AND display_name = $5
 ORDER BY id LIMIT $4
 """
+_NAMED = """
+SELECT * FROM agent
+WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = ANY ($3::uuid[])
+"""
+_CALLEES = "SELECT id, agent_ids FROM agent WHERE tenant = $1 AND id = ANY ($2::uuid[])"
 _UPDATE = """
 UPDATE agent SET
     update_time = now(), display_name = $4, description = $5, system_prompt = $6, model = $7,
     options = $8, tools = $9, knowledge_base_ids = $10, retrieval = $11, limits = $12,
-    context_window = $13, visibility = $14
+    context_window = $13, visibility = $14, agent_ids = $15
 WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = $3
 RETURNING *
 """
@@ -110,6 +115,24 @@ class PostgresAgentStore:
                 rows = await lent.fetch(_LIST, *key)
             return [agent_of(row) for row in rows]
 
+    async def named(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, Agent]:
+        async with connection(self._pool) as lent:
+            rows = await lent.fetch(_NAMED, identity.tenant, identity.user_id, agent_ids)
+        agents = [agent_of(row) for row in rows]
+        return {agent.id: agent for agent in agents}
+
+    async def callees(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, tuple[AgentId, ...]]:
+        async with connection(self._pool) as lent:
+            rows = await lent.fetch(_CALLEES, identity.tenant, agent_ids)
+        return {
+            AgentId(str(row["id"])): tuple(AgentId(str(each)) for each in row["agent_ids"])
+            for row in rows
+        }
+
     async def update(
         self,
         identity: Identity,
@@ -161,4 +184,5 @@ def _columns(settings: AgentSettings) -> tuple[object, ...]:
         limits_to_json(settings.limits),
         window_to_json(settings.window),
         settings.visibility.value,
+        settings.agent_ids,
     )
