@@ -19,7 +19,7 @@ from typing import Any
 import uvloop
 
 from bench.agent_loop.cost import measure_cost, measure_crowd, measure_memory
-from bench.agent_loop.processes import CONTENDERS
+from bench.agent_loop.processes import CONTENDERS, USUAL
 from bench.agent_loop.scale import measure_scale
 from services.common.logging import configure_logging
 
@@ -44,7 +44,7 @@ def main() -> None:
         "parts", nargs="*", metavar="part", help="all of them, unless some are named"
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--names", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--names", nargs="+", choices=CONTENDERS, default=USUAL)
     parser.add_argument(
         "--conversations", type=int, default=10_000, help="that are to leave no memory behind"
     )

@@ -33,6 +33,7 @@ from services.common.ids import new_id
 
 PACKAGES = ("chatmind",)
 
+_SESSION = SessionId("session")
 _IDENTITY = Identity(tenant="bench", user_id="bench")
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _AGENT = Agent(
@@ -61,7 +62,7 @@ class MemoryJournal:
     """Keeps the messages of one run; satisfies `ports.RunJournal`."""
 
     def __init__(self) -> None:
-        self.run_id, self._session_id = RunId(new_id()), SessionId(new_id())
+        self.run_id, self._session_id = RunId(new_id()), _SESSION
         self.messages: list[Message] = []
         self._step = 0
         self._commit(Draft(Role.USER, QUESTION))
@@ -120,12 +121,12 @@ class MemoryJournal:
             tool_name=draft.tool_name,
             citations=draft.citations,
             metadata=draft.metadata,
-            id=MessageId(new_id()),
+            id=MessageId(f"m{len(self.messages) + 1}"),
             session_id=self._session_id,
             run_id=self.run_id,
             sequence=len(self.messages) + 1,
             step=self._step,
-            create_time=now(),
+            create_time=_START,
         )
         self.messages.append(message)
         return message

@@ -48,3 +48,25 @@ async def act(name: str, arguments: str) -> str:
     """What the tool gives."""
     assert name == TOOL
     return await look_up(**json.loads(arguments))
+
+
+def hand_loop(ask: Callable[[Any], Awaitable[bytes]]) -> Converse:
+    """A loop that does nothing but what it must.
+
+    Args:
+        ask: sends a body and gives what comes back.
+    """
+
+    async def converse() -> str:
+        messages = list(MESSAGES)
+        while True:
+            reply = json.loads(await ask({"model": MODEL, "messages": messages, "tools": TOOLS}))
+            said = reply["choices"][0]["message"]
+            messages.append(said)
+            if not said.get("tool_calls"):
+                return str(said["content"])
+            for call in said["tool_calls"]:
+                text = await act(call["function"]["name"], call["function"]["arguments"])
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+
+    return converse

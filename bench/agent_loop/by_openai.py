@@ -1,7 +1,8 @@
 """The conversation by hand on the openai package, as its documentation has it."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from openai import AsyncOpenAI
 
@@ -10,10 +11,15 @@ from bench.agent_loop.by_hand import KEY, MESSAGES, MODEL, TOOLS, Converse, act
 PACKAGES = ("openai", "httpx2")
 
 
-@asynccontextmanager
-async def open_contender(base_url: str) -> AsyncIterator[Converse]:
+def open_contender(base_url: str) -> AbstractAsyncContextManager[Converse]:
     """A loop with a client of its own."""
-    async with AsyncOpenAI(base_url=base_url, api_key=KEY) as client:
+    return open_loop(base_url)
+
+
+@asynccontextmanager
+async def open_loop(base_url: str, **options: Any) -> AsyncIterator[Converse]:
+    """The same with options of the client."""
+    async with AsyncOpenAI(base_url=base_url, api_key=KEY, **options) as client:
 
         async def converse() -> str:
             messages = list(MESSAGES)

@@ -18,8 +18,13 @@ CONTENDERS: Final[Mapping[str, str]] = {
     "langgraph": "LangGraph",
     "openai_agents": "OpenAI Agents SDK",
     "pydantic_ai": "Pydantic AI",
+    "openai_aiohttp": "openai over aiohttp",
+    "openai_raw": "the same without types",
 }
 """What the tables call them, by their module `by_…`."""
+
+USUAL: Final = tuple(CONTENDERS)[:6]
+"""Those who take part unless others are named."""
 
 _LINE_LIMIT = 1024 * 1024
 

@@ -172,12 +172,14 @@ class ScriptedModel:
         requests: as they arrived.
         otherwise: answers when the script is used up.
         left: how many connections the client closed while they owed it an answer.
+        connections: how many there have been.
     """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.otherwise: Script = fails(500, "the script is used up")
         self.left = 0
+        self.connections = 0
         self._script: list[Script] = []
         self._news = asyncio.Condition()
         self._port = 0
@@ -202,6 +204,7 @@ class ScriptedModel:
             await self._news.wait_for(lambda: self.left >= times)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while (request := await _read_request(reader)) is not None:
                 reply = await self._reply(request)

@@ -5,14 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx2
-from openai import AsyncOpenAI
-
 from services.agent.clients.model_breaker import BreakerPolicy
-from services.agent.clients.model_http import ModelTimeouts, model_http
+from services.agent.clients.model_http import ModelTimeouts, Target, model_http
 from services.agent.clients.model_retries import Retries
 from services.agent.clients.models_file import (
-    OPENAI_URL,
+    OPENAI_HOST,
     EndpointSettings,
     ModelSettings,
 )
@@ -68,7 +65,8 @@ async def open_models(
         configured = [
             OpenAIModel(
                 _info(each, default=place == 0),
-                [_endpoint(endpoint, each, http, timeouts) for endpoint in each.endpoints],
+                [_endpoint(endpoint, each) for endpoint in each.endpoints],
+                http,
                 total_seconds=timeouts.total_seconds,
                 retries=retries,
                 policy=policy,
@@ -90,26 +88,21 @@ def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
     )
 
 
-def _endpoint(
-    endpoint: EndpointSettings,
-    settings: ModelSettings,
-    http: httpx2.AsyncClient,
-    timeouts: ModelTimeouts,
-) -> Endpoint:
-    client = AsyncOpenAI(
-        api_key=endpoint.api_key or "none",
-        base_url=endpoint.base_url,
-        max_retries=0,
-        timeout=timeouts.of_request(streamed=settings.stream),
-        http_client=http,
+def _endpoint(endpoint: EndpointSettings, settings: ModelSettings) -> Endpoint:
+    key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+    host = urlsplit(endpoint.base_url).hostname or ""
+    return Endpoint(
+        name=host,
+        target=Target(
+            url=f"{endpoint.base_url.rstrip('/')}/chat/completions",
+            headers={**key, **endpoint.headers},
+            proxy=endpoint.proxy,
+        ),
+        model=endpoint.model,
+        dialect=Dialect(
+            send_reasoning=settings.send_reasoning,
+            stream=settings.stream,
+            max_tokens_field="max_completion_tokens" if host == OPENAI_HOST else "max_tokens",
+        ),
+        secret=endpoint.api_key,
     )
-    openai_itself = urlsplit(endpoint.base_url).hostname == urlsplit(OPENAI_URL).hostname
-    if not openai_itself:
-        # The SDK takes both from the environment and would tell them to any server.
-        client.organization = client.project = None
-    dialect = Dialect(
-        send_reasoning=settings.send_reasoning,
-        stream=settings.stream,
-        max_tokens_field="max_completion_tokens" if openai_itself else "max_tokens",
-    )
-    return Endpoint(client, endpoint.model, dialect)

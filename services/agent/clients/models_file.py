@@ -22,9 +22,10 @@ The first one is the default.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -39,8 +40,12 @@ from pydantic_core import ErrorDetails
 from services.agent.clients.offline_model import OFFLINE_MODEL
 from services.agent.domain.chat import ToolProtocol
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
+OPENAI_HOST: Final = "api.openai.com"
+OPENAI_URL: Final = f"https://{OPENAI_HOST}/v1"
 OPENAI_MODEL: Final = "gpt-5.4-mini"
+
+_ACCOUNT: Final = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+"""What tells OpenAI itself, and nobody else, whose bill it is; by the variable that holds it."""
 
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+\S*$", max_length=2000)]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
@@ -60,11 +65,15 @@ class EndpointSettings:
         base_url: up to and without "/chat/completions".
         model: what it calls the model.
         api_key: its key; empty where it wants none.
+        headers: sent with each request besides.
+        proxy: that the environment names for it; None where there is none.
     """
 
     base_url: str
     model: str
-    api_key: str
+    api_key: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    proxy: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +126,11 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:
     if model == OFFLINE_MODEL:
         raise ModelsFileError(f"OPENAI_MODEL: the built-in model has the name {OFFLINE_MODEL!r}")
     try:
-        endpoint = EndpointSettings(_URL.validate_python(base_url or OPENAI_URL), model, api_key)
+        url = _URL.validate_python(base_url or OPENAI_URL)
     except ValidationError as error:
         raise ModelsFileError("OPENAI_BASE_URL: must be an http:// or https:// address") from error
-    return (ModelSettings(model, (endpoint,)),)
+    key = _checked_key(api_key, variable="OPENAI_API_KEY")
+    return (ModelSettings(model, (_endpoint(url, model, key, environ),)),)
 
 
 class _Strict(BaseModel):
@@ -176,10 +186,11 @@ def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: st
     if model.endpoints and model.model_fields_set & {"base_url", "api_key_env"}:
         raise ModelsFileError(f"{where}: base_url and api_key_env belong into its endpoints")
     endpoints = tuple(
-        EndpointSettings(
-            base_url=endpoint.base_url,
-            model=endpoint.model or model.model or name,
-            api_key=_key(endpoint, environ, where=where),
+        _endpoint(
+            endpoint.base_url,
+            endpoint.model or model.model or name,
+            _key(endpoint, environ, where=where),
+            environ,
         )
         for endpoint in model.endpoints or (model,)
     )
@@ -199,4 +210,55 @@ def _key(endpoint: _Endpoint, environ: Mapping[str, str], *, where: str) -> str:
         return ""
     if not environ.get(variable):
         raise ModelsFileError(f"{where}: the variable {variable}, named by api_key_env, is not set")
-    return environ[variable]
+    return _checked_key(environ[variable], variable=variable)
+
+
+def _checked_key(key: str, *, variable: str) -> str:
+    """The key, if it can stand in a header."""
+    key = key.strip()
+    if not (key.isascii() and (key.isprintable() or not key)):
+        raise ModelsFileError(f"{variable}: holds a character that no key has")
+    return key
+
+
+def _endpoint(
+    base_url: str, model: str, api_key: str, environ: Mapping[str, str]
+) -> EndpointSettings:
+    openai_itself = urlsplit(base_url).hostname == OPENAI_HOST
+    account = {
+        header: environ[variable]
+        for header, variable in _ACCOUNT.items()
+        if openai_itself and environ.get(variable)
+    }
+    return EndpointSettings(base_url, model, api_key, account, proxy_of(base_url, environ))
+
+
+def proxy_of(url: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy that an environment names for an address; None if it is to be asked directly.
+
+    Raises:
+        ModelsFileError: the proxy is of a kind that is not supported.
+    """
+    address = urlsplit(url)
+    named = (_variable(environ, f"{each}_proxy") for each in (address.scheme, "all"))
+    proxy = next(filter(None, named), "")
+    if not proxy or _excepted(address.hostname or "", _variable(environ, "no_proxy")):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if not proxy.lower().startswith(("http://", "https://")):
+        raise ModelsFileError("the environment names a proxy that is neither http:// nor https://")
+    return proxy
+
+
+def _excepted(host: str, exceptions: str) -> bool:
+    """Whether a host, or a domain that it is in, is among those to be asked directly."""
+    for each in exceptions.lower().split(","):
+        name = each.strip().lstrip(".").split(":")[0]
+        if name == "*" or (name and (host == name or host.endswith(f".{name}"))):
+            return True
+    return False
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    """Its value, whether it is written small, which goes first, or in capitals."""
+    return environ.get(name) or environ.get(name.upper()) or ""

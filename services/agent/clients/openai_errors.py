@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-import httpx2
-from openai import APIConnectionError, APIStatusError, APITimeoutError
-
-from services.agent.clients.model_http import ReplyTooLargeError, StalledReplyError
+from services.agent.clients.model_http import (
+    ConnectTimeoutError,
+    ModelHttpError,
+    NotBegunError,
+    ReplyTooLargeError,
+    StalledReplyError,
+    UnreachableError,
+)
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError
 from services.agent.domain.errors import (
     ContextTooLongError,
@@ -62,44 +66,39 @@ def failure(error: Exception, *, model: str, secret: str, clock: Clock) -> Failu
         clock: for a Retry-After that is a date.
     """
     match error:
-        case APITimeoutError():
-            return _too_slow(error, model)
-        case APIConnectionError():
-            return _unavailable(f"The server of model {model!r} cannot be reached.", "connection")
+        case ModelHttpError():
+            return _no_reply(error, model)
         case UnreadableReplyError():
             text = f"The server of model {model!r} sent something that is no reply."
             return _unavailable(text, "unreadable reply")
-        case ReplyTooLargeError():
-            return Failure(
-                ModelUnavailableError(f"The model {model!r} sent a reply that is too large."),
-                kind="reply too large",
-                retry=False,
-            )
         case EmptyAnswerError():
             return Failure(error, kind="empty reply", retry=False)
         case ReportedError():
             if failed := _unavailable_by_status(error.status, model):
-                return failed
+                return replace(failed, retry_after=_retry_after(error.retry_after, clock))
             return _refused(error.status, error.body, model=model, secret=secret)
-        case APIStatusError():
-            if failed := _unavailable_by_status(error.status_code, model):
-                return replace(failed, retry_after=_retry_after(error.response.headers, clock))
-            return _refused(error.status_code, error.body, model=model, secret=secret)
         case _:
             return None
 
 
-def _too_slow(error: APITimeoutError, model: str) -> Failure:
-    match error.__cause__:
-        case httpx2.ConnectTimeout():
+def _no_reply(error: ModelHttpError, model: str) -> Failure | None:
+    match error:
+        case UnreachableError():
+            return _unavailable(f"The server of model {model!r} cannot be reached.", "connection")
+        case ConnectTimeoutError():
             text = f"The server of model {model!r} cannot be reached."
             return _unavailable(text, "connect timeout")
+        case NotBegunError():
+            text = f"The model {model!r} did not begin to answer in time."
+            return _unavailable(text, "timeout")
         case StalledReplyError():
             text = f"The model {model!r} fell silent in the middle of its reply."
             return _unavailable(text, "stalled reply")
+        case ReplyTooLargeError():
+            text = f"The model {model!r} sent a reply that is too large."
+            return Failure(ModelUnavailableError(text), kind="reply too large", retry=False)
         case _:
-            text = f"The model {model!r} did not begin to answer in time."
-            return _unavailable(text, "timeout")
+            return None
 
 
 def _unavailable(text: str, kind: str) -> Failure:
@@ -138,8 +137,7 @@ def _code(body: object) -> str:
     return str(body.get("code")) if isinstance(body, Mapping) else ""
 
 
-def _retry_after(headers: Mapping[str, str], clock: Clock) -> float:
-    value = headers.get("retry-after", "0")
+def _retry_after(value: str, clock: Clock) -> float:
     try:
         seconds = float(value)
     except ValueError:

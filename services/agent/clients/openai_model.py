@@ -1,27 +1,23 @@
-"""A model behind an OpenAI-compatible API, asked through the openai SDK.
+"""A model behind an OpenAI-compatible API.
 
 Only completed messages are ever shown, so a reply is read whole, also where it comes in pieces.
-This is the one place where a request is repeated; the SDK does not. The SDK's own types for
-requests and replies are passed by: they cost more than the rest of a step, and replies of other
-servers do not keep them.
+This is the one place where a request is repeated.
 """
 
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
-import httpx2
 import structlog
-from openai import AsyncOpenAI
 
 from services.agent.clients.model_breaker import BreakerPolicy
 from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+from services.agent.clients.model_http import ModelHttp, OutOfTimeError, Target
 from services.agent.clients.model_retries import Retries, RetryBudget
 from services.agent.clients.openai_errors import Failure, failure
-from services.agent.clients.openai_reply import read_reply
-from services.agent.clients.openai_request import Dialect, shape_request
+from services.agent.clients.openai_reply import check_status, read_reply
+from services.agent.clients.openai_request import Dialect, encoded, shape_request
 from services.agent.clients.tool_text_reading import with_calls_of_text
 from services.agent.clients.tool_text_writing import in_text
 from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest, ToolProtocol
@@ -30,22 +26,24 @@ from services.agent.domain.places import Places
 from services.common.clock import Clock
 from services.common.clock import now as wall_clock
 
-_PATH: Final = "/chat/completions"
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One server of a model.
 
     Attributes:
-        client: asks it; makes no repeats of its own.
+        name: what the log calls it.
+        target: where it is asked.
         model: what it calls the model.
         dialect: how its API differs.
+        secret: its key, which no error may hold; empty where it wants none.
     """
 
-    client: AsyncOpenAI
+    name: str
+    target: Target
     model: str
     dialect: Dialect
+    secret: str = field(default="", repr=False)
 
 
 class OpenAIModel:
@@ -62,6 +60,7 @@ class OpenAIModel:
         self,
         info: ModelInfo,
         endpoints: Sequence[Endpoint],
+        http: ModelHttp,
         *,
         total_seconds: float,
         retries: Retries | None = None,
@@ -74,6 +73,7 @@ class OpenAIModel:
         Args:
             info: what is told of the model.
             endpoints: in order of preference.
+            http: asks them.
             total_seconds: how long a reply may take, with all attempts and pauses.
             retries: bounds the repeats of a call.
             policy: when an endpoint is left alone.
@@ -82,13 +82,14 @@ class OpenAIModel:
         """
         self._info = info
         self._endpoints = endpoints
+        self._http = http
         self._total_seconds = total_seconds
         self._retries = retries or Retries()
         self._budget = RetryBudget()
         self._clock = clock
         self._log = structlog.get_logger("model").bind(model=info.name)
         self._order = Endpoints(
-            [_name(each) for each in endpoints], policy=policy, places=places, log=self._log
+            [each.name for each in endpoints], policy=policy, places=places, log=self._log
         )
         self._trouble = f"The model {info.name!r} is unavailable."
 
@@ -117,7 +118,7 @@ class OpenAIModel:
             tried.append(turn.place)
             self._log.warning(
                 "model failed",
-                endpoint=_name(self._endpoints[turn.place]),
+                endpoint=self._endpoints[turn.place].name,
                 attempt=len(tried),
                 kind=outcome.kind,
             )
@@ -158,19 +159,22 @@ class OpenAIModel:
     ) -> ModelReply | Failure:
         tags = self._info.tool_protocol is ToolProtocol.TAGS
         asked = in_text(request) if tags else request
-        body = shape_request(asked, model=endpoint.model, dialect=endpoint.dialect)
+        body = encoded(shape_request(asked, model=endpoint.model, dialect=endpoint.dialect))
+        streamed = endpoint.dialect.stream
         try:
-            async with asyncio.timeout_at(deadline) as limit:
-                response = await endpoint.client.post(_PATH, cast_to=httpx2.Response, body=body)
-            reply = read_reply(response.content)
+            response = await self._http.post(
+                endpoint.target, body, streamed=streamed, deadline=deadline
+            )
+            check_status(response)
+            reply = read_reply(response.body)
             return with_calls_of_text(reply, request, self._info.tool_protocol)
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, OutOfTimeError):
                 return self._out_of_time()
             failed = failure(
                 error,
                 model=self._info.name,
-                secret=endpoint.client.api_key,
+                secret=endpoint.secret,
                 clock=self._clock,
             )
             if failed is None:
@@ -180,10 +184,6 @@ class OpenAIModel:
     def _out_of_time(self) -> Failure:
         text = f"The model {self._info.name!r} did not answer in {self._total_seconds:g} s."
         return Failure(ModelUnavailableError(text), kind="total time")
-
-
-def _name(endpoint: Endpoint) -> str:
-    return endpoint.client.base_url.host
 
 
 def _now() -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from services.agent.clients.model_http import HttpReply
 from services.agent.clients.openai_events import completion_of, is_stream
 from services.agent.clients.openai_values import arguments, mapping, sequence, text
 from services.agent.domain.chat import FinishReason, ModelReply
@@ -36,14 +37,33 @@ class ReportedError(Exception):
     """The server reports an error where the reply should be.
 
     Attributes:
-        status: the HTTP status that it stands for; 500 where it names none.
+        status: of HTTP, or what an error stands for that came with a status of success; 500 where
+            it names none.
         body: what it says.
+        retry_after: when it wants to be asked again, as it wrote it; empty where it does not say.
     """
 
-    def __init__(self, status: int, body: object) -> None:
+    def __init__(self, status: int, body: object, retry_after: str = "") -> None:
         super().__init__(status)
         self.status = status
         self.body = body
+        self.retry_after = retry_after
+
+
+def check_status(reply: HttpReply) -> None:
+    """Refuse what does not even claim to be a completion.
+
+    Raises:
+        ReportedError: the status is none of success.
+    """
+    if 200 <= reply.status < 300:
+        return
+    try:
+        body = mapping(json.loads(reply.body)) or {}
+    except (ValueError, RecursionError):
+        body = {}
+    error = body.get("error") or body
+    raise ReportedError(reply.status, error, reply.headers.get("retry-after", ""))
 
 
 def read_reply(body: bytes) -> ModelReply:

@@ -13,6 +13,7 @@ from services.common.text import Json
 
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_NAME_CHARS: Final = 64
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ def shape_request(request: ModelRequest, *, model: str, dialect: Dialect) -> dic
     if dialect.stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
+
+
+def encoded(body: Mapping[str, Json]) -> bytes:
+    """The body as it is sent; what UTF-8 lacks is replaced."""
+    return _ENCODER.encode(body).encode("utf-8", errors="replace")
 
 
 def _message(message: ChatMessage, dialect: Dialect) -> Mapping[str, Json]:

@@ -1,7 +1,5 @@
 from dataclasses import replace
 
-import pytest
-
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
 from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider, ToolProtocol
@@ -49,11 +47,23 @@ class TestModels:
         async with open_models([settings("a")]) as models:
             assert models.get("b") is None
 
-    async def test_other_servers_are_not_told_of_the_openai_account(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
-        monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    async def test_a_server_is_sent_what_is_configured_for_it(self) -> None:
+        async with scripted_model() as server:
+            endpoint = EndpointSettings(server.base_url + "/", "m", "k", {"openai-project": "p"})
+            async with open_models([ModelSettings("a", (endpoint,))]) as models:
+                server.script(says("Hi."))
+                model = models.get("")
+                assert model is not None
+
+                await model.complete(QUESTION)
+
+        (request,) = server.requests
+        assert request.path == "/v1/chat/completions"
+        assert request.headers["authorization"] == "Bearer k"
+        assert request.headers["openai-project"] == "p"
+        assert request.json["max_tokens"] == 9
+
+    async def test_a_server_without_a_key_is_sent_none(self) -> None:
         async with scripted_model() as server, open_models([settings("a", server.base_url)]) as own:
             server.script(says("Hi."))
             model = own.get("")
@@ -61,7 +71,17 @@ class TestModels:
 
             await model.complete(QUESTION)
 
-        request = server.requests[0]
-        assert "openai-organization" not in request.headers
-        assert "openai-project" not in request.headers
-        assert request.json["max_tokens"] == 9
+        assert "authorization" not in server.requests[0].headers
+
+    async def test_a_proxy_is_asked_instead(self) -> None:
+        endpoint = "http://model.example/v1"
+        async with scripted_model() as proxy:
+            given = EndpointSettings(endpoint, "m", "", proxy=proxy.base_url)
+            async with open_models([ModelSettings("a", (given,))]) as models:
+                proxy.script(says("Hi."))
+                model = models.get("")
+                assert model is not None
+
+                await model.complete(QUESTION)
+
+        assert proxy.requests[0].path == f"{endpoint}/chat/completions"

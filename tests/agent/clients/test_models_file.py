@@ -9,6 +9,7 @@ from services.agent.clients.models_file import (
     ModelSettings,
     ModelsFileError,
     load_models,
+    proxy_of,
 )
 from services.agent.domain.chat import ToolProtocol
 
@@ -109,6 +110,71 @@ class TestFile:
     def test_a_file_that_is_not_there_is_named(self, path: Path) -> None:
         with pytest.raises(ModelsFileError, match=r"models\.toml: cannot be read"):
             load_models(path, {})
+
+
+ACCOUNT = {"OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj-1"}
+
+
+class TestHeaders:
+    def test_openai_itself_is_told_of_the_account(self) -> None:
+        (model,) = load_models(None, {"OPENAI_API_KEY": "k", **ACCOUNT})
+
+        told = {"openai-organization": "org-1", "openai-project": "proj-1"}
+        assert model.endpoints[0].headers == told
+
+    def test_other_servers_are_not(self) -> None:
+        environ = {"OPENAI_BASE_URL": "http://api.openai.com.example/v1", **ACCOUNT}
+
+        assert load_models(None, environ)[0].endpoints[0].headers == {}
+
+    @pytest.mark.parametrize("key", ["two\nlines", "k\0", "clé"])
+    def test_a_key_that_no_header_can_hold_is_refused_and_not_told(self, key: str) -> None:
+        with pytest.raises(ModelsFileError, match=r"^OPENAI_API_KEY: ") as error:
+            load_models(None, {"OPENAI_API_KEY": key})
+
+        assert key not in str(error.value)
+
+    def test_blanks_around_a_key_are_no_part_of_it(self) -> None:
+        assert load_models(None, {"OPENAI_API_KEY": " k\n"})[0].endpoints[0].api_key == "k"
+
+    def test_no_secret_is_in_the_words_for_settings(self) -> None:
+        environ = {"OPENAI_API_KEY": "hunter2", "all_proxy": "http://u:hunter2@p:1"}
+
+        assert "hunter2" not in repr(load_models(None, environ))
+
+
+class TestProxy:
+    @pytest.mark.parametrize(
+        ("environ", "proxy"),
+        [
+            ({}, None),
+            ({"https_proxy": "http://p:1"}, "http://p:1"),
+            ({"HTTPS_PROXY": "http://p:1"}, "http://p:1"),
+            ({"https_proxy": "http://p:1", "HTTPS_PROXY": "http://q:1"}, "http://p:1"),
+            ({"https_proxy": "p:1"}, "http://p:1"),
+            ({"http_proxy": "http://p:1"}, None),
+            ({"all_proxy": "http://p:1"}, "http://p:1"),
+            ({"https_proxy": "http://p:1", "no_proxy": "*"}, None),
+            ({"https_proxy": "http://p:1", "no_proxy": "x, model.example"}, None),
+            ({"https_proxy": "http://p:1", "NO_PROXY": ".EXAMPLE:443"}, None),
+            ({"https_proxy": "http://p:1", "no_proxy": "odel.example,,"}, "http://p:1"),
+        ],
+    )
+    def test_it_comes_from_the_environment(
+        self, environ: dict[str, str], proxy: str | None
+    ) -> None:
+        assert proxy_of("https://Model.example/v1", environ) == proxy
+
+    def test_an_endpoint_has_it(self) -> None:
+        environ = {"OPENAI_BASE_URL": "http://model.example/v1", "http_proxy": "http://p:1"}
+
+        assert load_models(None, environ)[0].endpoints[0].proxy == "http://p:1"
+
+    def test_one_of_another_kind_is_refused_without_its_password(self) -> None:
+        with pytest.raises(ModelsFileError, match="proxy") as error:
+            load_models(None, {"OPENAI_API_KEY": "k", "all_proxy": "socks5://u:hunter2@p:1"})
+
+        assert "hunter2" not in str(error.value)
 
 
 class TestEnvironment:

@@ -1,11 +1,15 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx2
 import pytest
-from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-from services.agent.clients.model_http import ReplyTooLargeError, StalledReplyError
+from services.agent.clients.model_http import (
+    ConnectTimeoutError,
+    NotBegunError,
+    ReplyTooLargeError,
+    StalledReplyError,
+    UnreachableError,
+)
 from services.agent.clients.openai_errors import Failure, failure
 from services.agent.clients.openai_reply import ReportedError, UnreadableReplyError
 from services.agent.domain.errors import (
@@ -14,8 +18,6 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
-
-REQUEST = httpx2.Request("POST", "http://model.example/v1/chat/completions")
 
 
 def clock() -> datetime:
@@ -28,27 +30,18 @@ def meant(error: Exception) -> Failure:
     return found
 
 
-def status(code: int, body: Any = None, **headers: str) -> APIStatusError:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    response = httpx2.Response(code, request=REQUEST, headers=named)
-    return APIStatusError("raw text of the SDK", response=response, body=body)
-
-
-def too_slow(cause: Exception) -> APITimeoutError:
-    error = APITimeoutError(REQUEST)
-    error.__cause__ = cause
-    return error
+def status(code: int, body: Any = None, retry_after: str = "") -> ReportedError:
+    return ReportedError(code, body, retry_after)
 
 
 class TestFailure:
     @pytest.mark.parametrize(
         ("error", "kind", "retry"),
         [
-            (APITimeoutError(REQUEST), "timeout", True),
-            (too_slow(httpx2.ReadTimeout("")), "timeout", True),
-            (too_slow(httpx2.ConnectTimeout("")), "connect timeout", True),
-            (too_slow(StalledReplyError("")), "stalled reply", True),
-            (APIConnectionError(request=REQUEST), "connection", True),
+            (NotBegunError(), "timeout", True),
+            (ConnectTimeoutError(), "connect timeout", True),
+            (StalledReplyError(), "stalled reply", True),
+            (UnreachableError(), "connection", True),
             (UnreadableReplyError(), "unreadable reply", True),
             (ReplyTooLargeError(), "reply too large", False),
             (ReportedError(503, {}), "status 503", True),

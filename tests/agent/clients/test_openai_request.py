@@ -2,12 +2,22 @@ import json
 from typing import Any
 
 import pytest
+from openai.types import CompletionUsage
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.chat.chat_completion import Choice
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase as Params
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from pydantic import TypeAdapter
 
 from services.agent.clients.openai_reply import read_reply
 from services.agent.clients.openai_request import Dialect, shape_request
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolSpec
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import ModelOptions, ToolCallId
+from services.agent.domain.run_models import Usage
 from services.agent.domain.turn.context import chat_message
 from services.agent.domain.turn.replies import asking
 from services.common.text import Json
@@ -161,3 +171,49 @@ class TestShape:
 
         assert body["max_completion_tokens"] == 9
         assert "max_tokens" not in body
+
+
+class TestTypes:
+    """What is sent and read, held against the openai package's own types."""
+
+    TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, idempotent=True)
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_a_request_has_them(self, stream: bool) -> None:
+        body = shaped(
+            ChatMessage(Role.SYSTEM, "Be brief."),
+            ChatMessage(Role.USER, "Where?"),
+            ChatMessage(Role.ASSISTANT, "", tool_calls=(ToolCall(ToolCallId("c"), "look", "{}"),)),
+            ChatMessage(Role.TOOL, "Here.", tool_call_id=ToolCallId("c"), tool_name="look"),
+            ChatMessage(Role.ASSISTANT, "Here."),
+            dialect=Dialect(stream=stream, max_tokens_field="max_completion_tokens"),
+            tools=(self.TOOL,),
+            options=ModelOptions(
+                temperature=0.5, top_p=0.5, max_output_tokens=9, stop=("x",), seed=1
+            ),
+        )
+        kind = CompletionCreateParamsStreaming if stream else CompletionCreateParamsNonStreaming
+
+        TypeAdapter[Any](kind).validate_python(body)
+
+        assert body.keys() <= kind.__annotations__.keys() | Params.__annotations__.keys()
+
+    def test_a_completion_is_read(self) -> None:
+        completion = ChatCompletion(
+            id="1",
+            object="chat.completion",
+            created=1,
+            model="x-1",
+            choices=[
+                Choice(
+                    index=0,
+                    finish_reason="stop",
+                    message=ChatCompletionMessage(role="assistant", content="Here."),
+                )
+            ],
+            usage=CompletionUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5),
+        )
+
+        reply = read_reply(completion.model_dump_json().encode())
+
+        assert (reply.text, reply.model, reply.usage) == ("Here.", "x-1", Usage(3, 2))

@@ -65,7 +65,7 @@ def window(
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text costs: a quarter of one per ASCII character, else one each."""
-    ascii_count = len(text.encode("ascii", errors="ignore"))
+    ascii_count = len(text) if text.isascii() else len(text.encode("ascii", errors="ignore"))
     return -(-ascii_count // _ASCII_PER_TOKEN) + len(text) - ascii_count
 
 

@@ -275,5 +275,5 @@ def _with_own_ids(calls: Sequence[ToolCall], taken: frozenset[ToolCallId]) -> tu
             number += 1
             unique = ToolCallId(f"{call.id or 'call'}_{number}")
         ids.add(unique)
-        own.append(replace(call, id=unique))
+        own.append(call if call.id == unique else replace(call, id=unique))
     return tuple(own)

@@ -38,9 +38,11 @@ class Prepared:
 
     def bounded(self, output_tokens: int | None) -> ModelRequest:
         """The question with its answer bounded by `output_tokens` too, where that is given."""
+        if output_tokens is None:
+            return self.request
         asked = self.request.options.max_output_tokens
-        bounds = [bound for bound in (asked, output_tokens) if bound is not None]
-        options = replace(self.request.options, max_output_tokens=min(bounds, default=None))
+        bound = output_tokens if asked is None else min(asked, output_tokens)
+        options = replace(self.request.options, max_output_tokens=bound)
         return replace(self.request, options=options)
 
     def usage(self, reply: ModelReply) -> Usage:
