@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from chatmind.agent.v1 import agent_pb2, agent_service_pb2
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2, model_pb2
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
@@ -16,6 +16,11 @@ app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=T
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
 
 _Visibility = agent_pb2.Visibility
+_ENDPOINT_STATES = {
+    model_pb2.Model.Endpoint.STATE_HEALTHY: "healthy",
+    model_pb2.Model.Endpoint.STATE_RESTING: "resting",
+    model_pb2.Model.Endpoint.STATE_PROBING: "probing",
+}
 
 
 @app.command("list")
@@ -114,6 +119,12 @@ def list_models(gateway: Gateway, output: Output) -> None:
     models = gateway.agents.ListModels(request, timeout=CALL_SECONDS).models
     output.table(
         models,
-        columns=("NAME", "MODEL", "DEFAULT"),
-        rows=((m.name, m.model, "yes" if m.default else "") for m in models),
+        columns=("NAME", "MODEL", "DEFAULT", "SERVERS"),
+        rows=((m.name, m.model, "yes" if m.default else "", _servers(m)) for m in models),
     )
+
+
+def _servers(model: model_pb2.Model) -> str:
+    """How many of a model's servers are in which state."""
+    states = [_ENDPOINT_STATES.get(each.state, "unknown") for each in model.endpoints]
+    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

@@ -17,9 +17,10 @@ from services.agent.api.agent_servicer import AgentServicer
 from services.agent.api.run_servicer import RunServicer
 from services.agent.api.watch_calls import WatchCalls
 from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
+from services.agent.clients.model_access import ModelsFileError
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
-from services.agent.clients.models_file import ModelSettings, ModelsFileError, load_models
+from services.agent.clients.models_file import ModelSettings, load_models
 from services.agent.clients.web import WebClient
 from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL

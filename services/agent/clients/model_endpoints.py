@@ -1,8 +1,10 @@
 """Which of a model's endpoints is asked next, and when.
 
-Each endpoint is behind a breaker. While all of them rest, calls queue here in the order in which
-they came: the first watches the time, the others cost nothing, and all lend their places to other
-work. The first becomes the probe, and if that fails it queues again behind the others, so that no
+Endpoints of the least priority are asked as long as one of them may be; those of equal priority
+share the calls by weight. Each is behind a breaker and may have a limit of calls at once. While all
+of them rest or have as many calls as they may, further calls queue here in the order in which they
+came: the first watches, the others cost nothing, and all lend their places to other work. After a
+rest the first becomes the probe, and if that fails it queues again behind the others, so that no
 call spends all its attempts on endpoints that are down. Once one answers, the others follow as they
 find places.
 """
@@ -11,19 +13,46 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Final
 
 import structlog
 
 from services.agent.clients.model_breaker import Breaker, BreakerPolicy, BreakerState, Pass
+from services.agent.clients.model_shares import Shares
+from services.agent.domain.chat import EndpointInfo, EndpointState
 from services.agent.domain.places import Loan, Places
+
+_STATES: Final = {
+    BreakerState.CLOSED: EndpointState.HEALTHY,
+    BreakerState.OPEN: EndpointState.RESTING,
+    BreakerState.HALF_OPEN: EndpointState.PROBING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRules:
+    """When an endpoint is asked.
+
+    Attributes:
+        name: what the log calls it.
+        priority: one with a higher number is asked only where none with a lower one may be.
+        weight: its share of the calls among those of its priority.
+        max_concurrent: calls at once; None where they are not limited.
+    """
+
+    name: str
+    priority: int = 0
+    weight: int = 1
+    max_concurrent: int | None = None
 
 
 class RestingError(Exception):
     """No endpoint may be asked in time.
 
     Attributes:
-        seconds: until one may be.
+        seconds: until one may be; 0 where one only has too many calls.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -32,11 +61,11 @@ class RestingError(Exception):
 
 
 class Endpoints:
-    """The endpoints of one model by their places, in order of preference."""
+    """The endpoints of one model by their places."""
 
     def __init__(
         self,
-        names: Sequence[str],
+        rules: Sequence[EndpointRules],
         *,
         policy: BreakerPolicy | None = None,
         places: Places | None = None,
@@ -45,13 +74,15 @@ class Endpoints:
         """All are asked at first.
 
         Args:
-            names: what the log calls them.
+            rules: when each is asked.
             policy: when one is left alone.
             places: calls that wait lend theirs.
             log: told when one begins to rest, and when it answers again.
         """
-        self._names = names
-        self._breakers = [Breaker(policy or BreakerPolicy()) for _ in names]
+        self._rules = rules
+        self._breakers = [Breaker(policy or BreakerPolicy()) for _ in rules]
+        self._calls = [0] * len(rules)
+        self._shares = Shares([each.weight for each in rules])
         self._places = places or Places(1)
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -61,6 +92,22 @@ class Endpoints:
         """Where each of them stands."""
         return [breaker.state for breaker in self._breakers]
 
+    def infos(self) -> Sequence[EndpointInfo]:
+        """What is told of each."""
+        return [
+            EndpointInfo(
+                place=place,
+                priority=rules.priority,
+                weight=rules.weight,
+                max_concurrent=rules.max_concurrent or 0,
+                state=_STATES[breaker.state],
+                calls=calls,
+            )
+            for place, (rules, breaker, calls) in enumerate(
+                zip(self._rules, self._breakers, self._calls, strict=True), start=1
+            )
+        ]
+
     @property
     def rest(self) -> float:
         """Seconds until one may be asked; 0 if one may at once."""
@@ -69,14 +116,11 @@ class Endpoints:
 
     def fresher(self, tried: Sequence[int]) -> bool:
         """Whether one may be asked that was tried less often than the last of `tried`."""
-        now, times = _now(), tried.count(tried[-1])
-        return any(
-            tried.count(place) < times and breaker.wait(now) == 0
-            for place, breaker in enumerate(self._breakers)
-        )
+        times = tried.count(tried[-1])
+        return any(tried.count(place) < times for place in self._free())
 
     async def turn(self, tried: Sequence[int], *, deadline: float) -> "Turn":
-        """Leave to ask the first of those that were tried least often, once one may be asked.
+        """Leave to ask one of those that were tried least often, once one may be asked.
 
         Args:
             tried: places that the call has tried, one for each attempt.
@@ -99,7 +143,7 @@ class Endpoints:
     async def _first(self, tried: Sequence[int], loan: Loan, deadline: float) -> "Turn":
         """Leave for the first in the queue."""
         while True:
-            if self.rest == 0:
+            if self._free():
                 await loan.regain()
                 turn = self._leave(tried)
                 if turn is not None:
@@ -108,14 +152,31 @@ class Endpoints:
             await self._change()
 
     def _leave(self, tried: Sequence[int]) -> "Turn | None":
+        ranks = {place: (tried.count(place), self._rules[place].priority) for place in self._free()}
+        if not ranks:
+            return None
+        first = min(ranks.values())
+        place = self._shares.next([each for each, rank in ranks.items() if rank == first])
+        admitted = self._breakers[place].admit(_now())
+        if admitted is None:
+            return None
+        after, passed = admitted
+        self._calls[place] += 1
+        self.become(place, after)
+        return Turn(self, place, passed)
+
+    def _free(self) -> Sequence[int]:
+        """Places of those that may be asked now."""
         now = _now()
-        for place in sorted(range(len(self._breakers)), key=tried.count):
-            admitted = self._breakers[place].admit(now)
-            if admitted is not None:
-                after, passed = admitted
-                self.become(place, after)
-                return Turn(self, place, passed)
-        return None
+        return [
+            place
+            for place, breaker in enumerate(self._breakers)
+            if breaker.wait(now) == 0 and not self._full(place)
+        ]
+
+    def _full(self, place: int) -> bool:
+        most = self._rules[place].max_concurrent
+        return most is not None and self._calls[place] >= most
 
     def _check(self, deadline: float) -> None:
         """Refuse a wait that would be in vain; a probe may open the way at any moment."""
@@ -125,11 +186,22 @@ class Endpoints:
             raise RestingError(rest)
 
     async def _change(self) -> None:
-        """Wait until a breaker changed, or lets a call through by itself."""
+        """Wait until something changed, or a breaker lets a call through by itself."""
+        now = _now()
+        rests = [
+            breaker.wait(now)
+            for place, breaker in enumerate(self._breakers)
+            if not self._full(place)
+        ]
         self._changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.rest):
+            async with asyncio.timeout(min(rests, default=None)):
                 await self._changed.wait()
+
+    def ended(self, place: int) -> None:
+        """Note that a call to an endpoint has ended."""
+        self._calls[place] -= 1
+        self._changed.set()
 
     def breaker(self, place: int) -> Breaker:
         """What is known of an endpoint."""
@@ -140,9 +212,9 @@ class Endpoints:
         before, self._breakers[place] = self._breakers[place], after
         if after.period != before.period:
             seconds = round(after.wait(_now()), 1)
-            self._log.warning("endpoint rests", endpoint=self._names[place], seconds=seconds)
+            self._log.warning("endpoint rests", endpoint=self._rules[place].name, seconds=seconds)
         elif after.state is BreakerState.CLOSED is not before.state:
-            self._log.info("endpoint answers again", endpoint=self._names[place])
+            self._log.info("endpoint answers again", endpoint=self._rules[place].name)
         self._changed.set()
 
 
@@ -177,6 +249,7 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._endpoints.ended(self.place)
         if kind is not None:
             self._become(self._breaker.given_back(self._passed, _now()))
 

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
+from services.agent.clients.model_access import OPENAI_HOST
 from services.agent.clients.model_breaker import BreakerPolicy
+from services.agent.clients.model_endpoints import EndpointRules
 from services.agent.clients.model_http import ModelTimeouts, Target, model_http
 from services.agent.clients.model_retries import Retries
 from services.agent.clients.models_file import (
-    OPENAI_HOST,
     EndpointSettings,
     ModelSettings,
 )
@@ -36,8 +38,8 @@ class Models:
         return self._models.get(name) if name else self._default
 
     def list(self) -> Sequence[ModelInfo]:
-        """All of them, sorted by name."""
-        return [self._models[name].info for name in sorted(self._models)]
+        """All of them, sorted by name, with their servers as they are now."""
+        return [_described(self._models[name]) for name in sorted(self._models)]
 
 
 @asynccontextmanager
@@ -77,6 +79,12 @@ async def open_models(
         yield Models([*configured, OfflineModel(default=not configured)])
 
 
+def _described(model: Model) -> ModelInfo:
+    if not isinstance(model, OpenAIModel):
+        return model.info
+    return replace(model.info, endpoints=tuple(model.endpoints))
+
+
 def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
     return ModelInfo(
         name=settings.name,
@@ -92,7 +100,6 @@ def _endpoint(endpoint: EndpointSettings, settings: ModelSettings) -> Endpoint:
     key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     host = urlsplit(endpoint.base_url).hostname or ""
     return Endpoint(
-        name=host,
         target=Target(
             url=f"{endpoint.base_url.rstrip('/')}/chat/completions",
             headers={**key, **endpoint.headers},
@@ -103,6 +110,12 @@ def _endpoint(endpoint: EndpointSettings, settings: ModelSettings) -> Endpoint:
             send_reasoning=settings.send_reasoning,
             stream=settings.stream,
             max_tokens_field="max_completion_tokens" if host == OPENAI_HOST else "max_tokens",
+        ),
+        rules=EndpointRules(
+            host,
+            priority=endpoint.priority,
+            weight=endpoint.weight,
+            max_concurrent=endpoint.max_concurrent,
         ),
         secret=endpoint.api_key,
     )

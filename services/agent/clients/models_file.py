@@ -8,14 +8,23 @@
     tool_protocol = "native"                    # or "tags": tools are told of in the text
     send_reasoning = false                      # thoughts must come back with the messages
     stream = false                              # replies come in pieces; some models need it
+    max_concurrent = 16                         # calls at once; others wait
 
     [models.local]
-    [[models.local.endpoints]]                  # several: tried in this order
+    [[models.local.endpoints]]                  # several: the next is asked where one cannot be …
     base_url = "http://10.0.0.5:8000/v1"
-    model = "qwen"
     [[models.local.endpoints]]
     base_url = "http://10.0.0.6:8000/v1"
-    model = "qwen"
+
+    [models.shared]
+    [[models.shared.endpoints]]                 # … and those of the same priority share the calls
+    base_url = "http://10.0.0.7:8000/v1"
+    priority = 0
+    weight = 3
+    [[models.shared.endpoints]]
+    base_url = "http://10.0.0.8:8000/v1"
+    priority = 0
+    weight = 1
 
 The first one is the default.
 """
@@ -25,7 +34,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -37,24 +45,24 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from services.agent.clients.model_access import (
+    OPENAI_HOST,
+    ModelsFileError,
+    account_headers,
+    checked_key,
+    proxy_of,
+)
 from services.agent.clients.offline_model import OFFLINE_MODEL
 from services.agent.domain.chat import ToolProtocol
 
-OPENAI_HOST: Final = "api.openai.com"
 OPENAI_URL: Final = f"https://{OPENAI_HOST}/v1"
 OPENAI_MODEL: Final = "gpt-5.4-mini"
 
-_ACCOUNT: Final = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-"""What tells OpenAI itself, and nobody else, whose bill it is; by the variable that holds it."""
-
+_OF_ENDPOINTS: Final = ("base_url", "api_key_env", "max_concurrent")
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+\S*$", max_length=2000)]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 _URL: TypeAdapter[str] = TypeAdapter(_Url)
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
-
-
-class ModelsFileError(Exception):
-    """What is wrong with the configuration of models, as one line for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,9 @@ class EndpointSettings:
         api_key: its key; empty where it wants none.
         headers: sent with each request besides.
         proxy: that the environment names for it; None where there is none.
+        priority: one with a higher number is asked only where none with a lower one may be.
+        weight: its share of the calls among those of its priority.
+        max_concurrent: calls at once; None where they are not limited.
     """
 
     base_url: str
@@ -74,6 +85,9 @@ class EndpointSettings:
     api_key: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     proxy: str | None = field(default=None, repr=False)
+    priority: int = 0
+    weight: int = 1
+    max_concurrent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,7 @@ class ModelSettings:
 
     Attributes:
         name: selects it in an agent.
-        endpoints: its servers, in the order in which they are tried.
+        endpoints: its servers.
         context_tokens: how much it reads at once; 0 where that is not known.
         tool_protocol: how it asks for tools.
         send_reasoning: its thoughts must come back with its messages.
@@ -129,8 +143,10 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:
         url = _URL.validate_python(base_url or OPENAI_URL)
     except ValidationError as error:
         raise ModelsFileError("OPENAI_BASE_URL: must be an http:// or https:// address") from error
-    key = _checked_key(api_key, variable="OPENAI_API_KEY")
-    return (ModelSettings(model, (_endpoint(url, model, key, environ),)),)
+    key = checked_key(api_key, variable="OPENAI_API_KEY")
+    headers = account_headers(url, environ)
+    endpoint = EndpointSettings(url, model, key, headers, proxy_of(url, environ))
+    return (ModelSettings(model, (endpoint,)),)
 
 
 class _Strict(BaseModel):
@@ -141,6 +157,12 @@ class _Endpoint(_Strict):
     base_url: _Url = OPENAI_URL
     model: _Name | None = None
     api_key_env: _Variable | None = None
+    max_concurrent: int | None = Field(default=None, ge=1, le=10_000)
+
+
+class _PoolEndpoint(_Endpoint):
+    priority: int | None = Field(default=None, ge=0, le=100)
+    weight: int | None = Field(default=None, ge=1, le=1000)
 
 
 class _Model(_Endpoint):
@@ -148,7 +170,7 @@ class _Model(_Endpoint):
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     send_reasoning: bool = False
     stream: bool = False
-    endpoints: tuple[_Endpoint, ...] = Field(default=(), max_length=4)
+    endpoints: tuple[_PoolEndpoint, ...] = Field(default=(), max_length=16)
 
 
 class _File(_Strict):
@@ -183,20 +205,31 @@ def _told(problem: ErrorDetails) -> str:
 
 
 def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: str) -> ModelSettings:
-    if model.endpoints and model.model_fields_set & {"base_url", "api_key_env"}:
-        raise ModelsFileError(f"{where}: base_url and api_key_env belong into its endpoints")
-    endpoints = tuple(
-        _endpoint(
-            endpoint.base_url,
-            endpoint.model or model.model or name,
-            _key(endpoint, environ, where=where),
-            environ,
-        )
-        for endpoint in model.endpoints or (model,)
-    )
+    misplaced = [key for key in _OF_ENDPOINTS if key in model.model_fields_set]
+    if model.endpoints and misplaced:
+        raise ModelsFileError(f"{where}: {misplaced[0]} belongs into its endpoints")
+    alone = _PoolEndpoint.model_validate(model.model_dump(include=set(_PoolEndpoint.model_fields)))
+    pool = model.endpoints or (alone,)
+    priorities = [place if e.priority is None else e.priority for place, e in enumerate(pool)]
+    for endpoint, priority in zip(pool, priorities, strict=True):
+        if endpoint.weight is not None and priorities.count(priority) == 1:
+            told = "weight shares calls among endpoints of the same priority; it has none beside it"
+            raise ModelsFileError(f"{where}: {told}")
     return ModelSettings(
         name,
-        endpoints,
+        tuple(
+            EndpointSettings(
+                base_url=each.base_url,
+                model=each.model or model.model or name,
+                api_key=_key(each, environ, where=where),
+                headers=account_headers(each.base_url, environ),
+                proxy=proxy_of(each.base_url, environ),
+                priority=priority,
+                weight=each.weight or 1,
+                max_concurrent=each.max_concurrent,
+            )
+            for each, priority in zip(pool, priorities, strict=True)
+        ),
         context_tokens=model.context_tokens,
         tool_protocol=model.tool_protocol,
         send_reasoning=model.send_reasoning,
@@ -210,55 +243,4 @@ def _key(endpoint: _Endpoint, environ: Mapping[str, str], *, where: str) -> str:
         return ""
     if not environ.get(variable):
         raise ModelsFileError(f"{where}: the variable {variable}, named by api_key_env, is not set")
-    return _checked_key(environ[variable], variable=variable)
-
-
-def _checked_key(key: str, *, variable: str) -> str:
-    """The key, if it can stand in a header."""
-    key = key.strip()
-    if not (key.isascii() and (key.isprintable() or not key)):
-        raise ModelsFileError(f"{variable}: holds a character that no key has")
-    return key
-
-
-def _endpoint(
-    base_url: str, model: str, api_key: str, environ: Mapping[str, str]
-) -> EndpointSettings:
-    openai_itself = urlsplit(base_url).hostname == OPENAI_HOST
-    account = {
-        header: environ[variable]
-        for header, variable in _ACCOUNT.items()
-        if openai_itself and environ.get(variable)
-    }
-    return EndpointSettings(base_url, model, api_key, account, proxy_of(base_url, environ))
-
-
-def proxy_of(url: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy that an environment names for an address; None if it is to be asked directly.
-
-    Raises:
-        ModelsFileError: the proxy is of a kind that is not supported.
-    """
-    address = urlsplit(url)
-    named = (_variable(environ, f"{each}_proxy") for each in (address.scheme, "all"))
-    proxy = next(filter(None, named), "")
-    if not proxy or _excepted(address.hostname or "", _variable(environ, "no_proxy")):
-        return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if not proxy.lower().startswith(("http://", "https://")):
-        raise ModelsFileError("the environment names a proxy that is neither http:// nor https://")
-    return proxy
-
-
-def _excepted(host: str, exceptions: str) -> bool:
-    """Whether a host, or a domain that it is in, is among those to be asked directly."""
-    for each in exceptions.lower().split(","):
-        name = each.strip().lstrip(".").split(":")[0]
-        if name == "*" or (name and (host == name or host.endswith(f".{name}"))):
-            return True
-    return False
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    """Its value, whether it is written small, which goes first, or in capitals."""
-    return environ.get(name) or environ.get(name.upper()) or ""
+    return checked_key(environ[variable], variable=variable)

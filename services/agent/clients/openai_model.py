@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from services.agent.clients.model_breaker import BreakerPolicy
-from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+from services.agent.clients.model_endpoints import EndpointRules, Endpoints, RestingError, Turn
 from services.agent.clients.model_http import ModelHttp, OutOfTimeError, Target
 from services.agent.clients.model_retries import Retries, RetryBudget
 from services.agent.clients.openai_errors import Failure, failure
@@ -20,7 +20,13 @@ from services.agent.clients.openai_reply import check_status, read_reply
 from services.agent.clients.openai_request import Dialect, encoded, shape_request
 from services.agent.clients.tool_text_reading import with_calls_of_text
 from services.agent.clients.tool_text_writing import in_text
-from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest, ToolProtocol
+from services.agent.domain.chat import (
+    EndpointInfo,
+    ModelInfo,
+    ModelReply,
+    ModelRequest,
+    ToolProtocol,
+)
 from services.agent.domain.errors import ModelUnavailableError
 from services.agent.domain.places import Places
 from services.common.clock import Clock
@@ -32,28 +38,29 @@ class Endpoint:
     """One server of a model.
 
     Attributes:
-        name: what the log calls it.
         target: where it is asked.
         model: what it calls the model.
         dialect: how its API differs.
+        rules: when it is asked.
         secret: its key, which no error may hold; empty where it wants none.
     """
 
-    name: str
     target: Target
     model: str
     dialect: Dialect
+    rules: EndpointRules
     secret: str = field(default="", repr=False)
 
 
 class OpenAIModel:
-    """One model; satisfies `ports.Model`. Its endpoints are tried in order.
+    """One model; satisfies `ports.Model`. `model_endpoints` tells which endpoint is asked.
 
     A failure that may pass is repeated: at another endpoint at once, at the same one after a pause,
     as long as the budget for repeats and the total time allow. That holds for a reply that was too
     slow, too: it is begun anew if there is time left. While every endpoint rests, a call waits for
     the end of the rest; what it asks then is no burden on the budget, as one probe at a time is let
-    through. If the rest ends too late for it, it fails at once and says when it ends.
+    through. If the rest ends too late for it, it fails at once and says when it ends. While an
+    endpoint has as many calls as it may, others wait for one of them to end.
     """
 
     def __init__(
@@ -72,12 +79,12 @@ class OpenAIModel:
 
         Args:
             info: what is told of the model.
-            endpoints: in order of preference.
+            endpoints: at least one.
             http: asks them.
             total_seconds: how long a reply may take, with all attempts and pauses.
             retries: bounds the repeats of a call.
             policy: when an endpoint is left alone.
-            places: calls lend theirs while every endpoint rests.
+            places: calls lend theirs while no endpoint may be asked.
             clock: for a Retry-After that is a date.
         """
         self._info = info
@@ -89,7 +96,7 @@ class OpenAIModel:
         self._clock = clock
         self._log = structlog.get_logger("model").bind(model=info.name)
         self._order = Endpoints(
-            [each.name for each in endpoints], policy=policy, places=places, log=self._log
+            [each.rules for each in endpoints], policy=policy, places=places, log=self._log
         )
         self._trouble = f"The model {info.name!r} is unavailable."
 
@@ -97,6 +104,11 @@ class OpenAIModel:
     def info(self) -> ModelInfo:
         """What is told of it."""
         return self._info
+
+    @property
+    def endpoints(self) -> Sequence[EndpointInfo]:
+        """Its servers as they are now."""
+        return self._order.infos()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The model's whole reply.
@@ -118,7 +130,7 @@ class OpenAIModel:
             tried.append(turn.place)
             self._log.warning(
                 "model failed",
-                endpoint=self._endpoints[turn.place].name,
+                endpoint=self._endpoints[turn.place].rules.name,
                 attempt=len(tried),
                 kind=outcome.kind,
             )
@@ -128,6 +140,10 @@ class OpenAIModel:
         try:
             return await self._order.turn(tried, deadline=deadline)
         except RestingError as error:
+            if error.seconds == 0:
+                name, seconds = self._info.name, self._total_seconds
+                text = f"The model {name!r} has been busy with other calls for {seconds:g} s."
+                raise ModelUnavailableError(text) from error
             seconds = max(math.ceil(error.seconds), 1)
             text = f"{self._trouble} It will be tried again in {seconds} s."
             raise ModelUnavailableError(text, retry_after=error.seconds) from error

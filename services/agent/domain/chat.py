@@ -33,6 +33,35 @@ class ToolProtocol(Enum):
     TAGS = "tags"
 
 
+class EndpointState(Enum):
+    """Whether a server of a model is asked."""
+
+    HEALTHY = "healthy"
+    RESTING = "resting"
+    PROBING = "probing"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointInfo:
+    """What is told of a server of a model: neither its address nor any secret.
+
+    Attributes:
+        place: in the configuration, from 1.
+        priority: one with a higher number is asked only where none with a lower one may be.
+        weight: its share of the calls among those of its priority.
+        max_concurrent: calls at once; 0 where they are not limited.
+        state: whether it is asked.
+        calls: under way.
+    """
+
+    place: int
+    priority: int
+    weight: int
+    max_concurrent: int
+    state: EndpointState
+    calls: int
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What is told of a model.
@@ -44,6 +73,7 @@ class ModelInfo:
         context_tokens: how much it reads at once; 0 where that is not known.
         tool_protocol: how it asks for tools.
         default: an empty name stands for it.
+        endpoints: its servers as they are now, where a registry lists it; empty for a built-in one.
     """
 
     name: str
@@ -52,6 +82,7 @@ class ModelInfo:
     context_tokens: int = 0
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     default: bool = False
+    endpoints: tuple[EndpointInfo, ...] = ()
 
 
 class ToolEffect(Enum):

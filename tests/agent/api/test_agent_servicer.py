@@ -11,6 +11,7 @@ from grpc import StatusCode
 
 from services.common.ids import new_id
 from tests.agent.running import ADMIN, BOB, RunningAgent
+from tests.agent.scripted_model import says
 
 MIB = 1024 * 1024
 
@@ -413,3 +414,23 @@ class TestRegistries:
             scripted.provider,
             scripted.default,
         ) == ("scripted", model_pb2.Model.PROVIDER_OPENAI, True)
+
+    async def test_servers_of_models_are_told_as_they_are_now(self, service: RunningAgent) -> None:
+        alice, server, go_on = service.alice, service.model, asyncio.Event()
+        server.script(says("Here.").waiting_for(go_on))
+        run = await alice.say((await alice.create_session()).id)
+        await server.asked(1)
+
+        during = await self.servers(service)
+        go_on.set()
+        await alice.ended(run.id)
+        after = await self.servers(service)
+
+        healthy = model_pb2.Model.Endpoint.STATE_HEALTHY
+        assert during == [model_pb2.Model.Endpoint(place=1, weight=1, state=healthy, calls=1)]
+        assert after == [model_pb2.Model.Endpoint(place=1, weight=1, state=healthy)]
+        assert server.base_url not in str(during)
+
+    async def servers(self, service: RunningAgent) -> list[model_pb2.Model.Endpoint]:
+        answer = await service.alice.call("ListModels", pb.ListModelsRequest())
+        return list(answer.models[1].endpoints)

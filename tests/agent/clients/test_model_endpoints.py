@@ -1,11 +1,13 @@
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
 import structlog
 
 from services.agent.clients.model_breaker import BreakerPolicy, BreakerState
-from services.agent.clients.model_endpoints import Endpoints, RestingError, Turn
+from services.agent.clients.model_endpoints import EndpointRules, Endpoints, RestingError, Turn
+from services.agent.domain.chat import EndpointInfo, EndpointState
 from services.agent.domain.places import Places
 
 QUICK = BreakerPolicy(failures=2, rest_seconds=0.05, most_seconds=0.1)
@@ -15,8 +17,18 @@ LONG = BreakerPolicy(failures=2, rest_seconds=100, most_seconds=100)
 def endpoints(
     count: int = 1, policy: BreakerPolicy = QUICK, places: Places | None = None
 ) -> Endpoints:
-    names = [f"e{place}" for place in range(count)]
-    return Endpoints(names, policy=policy, places=places, log=structlog.get_logger())
+    rules = [EndpointRules(f"e{place}", priority=place) for place in range(count)]
+    return pool(*rules, policy=policy, places=places)
+
+
+def pool(
+    *rules: EndpointRules, policy: BreakerPolicy = QUICK, places: Places | None = None
+) -> Endpoints:
+    return Endpoints(rules, policy=policy, places=places, log=structlog.get_logger())
+
+
+def rules(weight: int = 1, *, priority: int = 0, most: int | None = None) -> EndpointRules:
+    return EndpointRules("e", priority=priority, weight=weight, max_concurrent=most)
 
 
 async def turn(order: Endpoints, *tried: int, within: float = 10) -> Turn:
@@ -65,6 +77,148 @@ class TestOrder:
         assert order.fresher([0])
         assert not order.fresher([0, 1])
         assert order.fresher([0, 1, 0])
+
+
+class TestShares:
+    async def asked(self, order: Endpoints, times: int) -> Counter[int]:
+        """How often each was asked, all answering."""
+        asked: Counter[int] = Counter()
+        for _ in range(times):
+            with await turn(order) as leave:
+                leave.answered()
+                asked[leave.place] += 1
+        return asked
+
+    async def test_endpoints_of_one_priority_share_the_calls_by_weight(self) -> None:
+        order = pool(rules(3), rules(1))
+
+        assert await self.asked(order, 40) == {0: 30, 1: 10}
+
+    async def test_one_of_a_higher_priority_number_gets_none(self) -> None:
+        order = pool(rules(), rules(), rules(100, priority=1))
+
+        assert await self.asked(order, 40) == {0: 20, 1: 20}
+
+    async def test_it_gets_all_while_the_others_rest(self) -> None:
+        order = pool(rules(priority=1), rules(), policy=LONG)
+        await down(order, 1)
+
+        assert await self.asked(order, 4) == {0: 4}
+
+    async def test_the_share_of_one_that_rests_goes_to_its_equals(self) -> None:
+        order = pool(rules(2), rules(1), rules(1, priority=1), policy=LONG)
+        await down(order, 0)
+
+        assert await self.asked(order, 4) == {1: 4}
+
+
+class TestLimit:
+    async def test_a_call_goes_elsewhere_while_one_is_full(self) -> None:
+        order = pool(rules(most=1), rules(priority=1))
+
+        with await turn(order) as first, await turn(order) as second:
+            assert (first.place, second.place) == (0, 1)
+            assert not order.fresher([1])
+        with await turn(order) as third:
+            assert third.place == 0
+
+    async def test_calls_wait_in_the_order_they_came_and_never_exceed_it(self) -> None:
+        order, asked, at_once = pool(rules(most=2)), list[int](), 0
+
+        async def ask(number: int) -> None:
+            nonlocal at_once
+            with await turn(order) as leave:
+                asked.append(number)
+                at_once += 1
+                assert at_once <= 2
+                await asyncio.sleep(0.001)
+                at_once -= 1
+                leave.answered()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(ask(number))
+
+        assert asked == list(range(20))
+        assert order.infos()[0].calls == 0
+
+    async def test_who_waits_lends_his_place(self) -> None:
+        places = Places(1, most_lent=5)
+        order = pool(rules(most=1), places=places)
+        places.take()
+        with await turn(order):
+            waiting = asyncio.create_task(turn(order))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert places.free == 1
+
+        (await waiting).answered()
+        assert places.free == 0
+
+    async def test_who_waits_too_long_is_told_that_it_is_busy(self) -> None:
+        order = pool(rules(most=1))
+        with await turn(order), pytest.raises(RestingError) as error:
+            await turn(order, within=0.1)
+
+        assert error.value.seconds == 0
+
+    async def test_one_that_rests_and_is_full_is_waited_for_without_haste(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No busy loop, though its rest is over."""
+        order, waking = pool(rules(most=1), rules(priority=1), policy=LONG), 0
+        await down(order, 1)
+        check = order._check
+
+        def counted(deadline: float) -> None:
+            nonlocal waking
+            waking += 1
+            check(deadline)
+
+        monkeypatch.setattr(order, "_check", counted)
+        with await turn(order), pytest.raises(RestingError):
+            await turn(order, within=0.2)
+
+        assert waking <= 5
+
+    async def test_a_call_that_is_cancelled_gives_its_place_back(self) -> None:
+        order = pool(rules(most=1))
+        with pytest.raises(asyncio.CancelledError), await turn(order):
+            raise asyncio.CancelledError
+
+        assert order.infos()[0].calls == 0
+        with await turn(order) as leave:
+            leave.answered()
+
+    async def test_one_who_waits_and_is_cancelled_lets_the_next_go_on(self) -> None:
+        order = pool(rules(most=1))
+        with await turn(order):
+            first, second = (asyncio.create_task(turn(order)) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.sleep(0)
+
+        assert (await second).place == 0
+
+
+class TestInfos:
+    async def test_each_is_told_as_it_is(self) -> None:
+        order = pool(rules(2, most=5), rules(), rules(priority=1), policy=LONG)
+        await down(order, 2)
+        with await turn(order):
+            told = order.infos()
+
+        assert told == [
+            EndpointInfo(1, 0, 2, 5, EndpointState.HEALTHY, calls=1),
+            EndpointInfo(2, 0, 1, 0, EndpointState.HEALTHY, calls=0),
+            EndpointInfo(3, 1, 1, 0, EndpointState.RESTING, calls=0),
+        ]
+
+    async def test_a_probe_is_told(self) -> None:
+        order = endpoints()
+        await down(order, 0)
+        with await turn(order):
+            assert order.infos()[0].state is EndpointState.PROBING
 
 
 class TestRest:

@@ -2,7 +2,15 @@ from dataclasses import replace
 
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
-from services.agent.domain.chat import ChatMessage, ModelInfo, ModelRequest, Provider, ToolProtocol
+from services.agent.domain.chat import (
+    ChatMessage,
+    EndpointInfo,
+    EndpointState,
+    ModelInfo,
+    ModelRequest,
+    Provider,
+    ToolProtocol,
+)
 from services.agent.domain.messages import Role
 from services.agent.domain.models import ModelOptions
 from tests.agent.scripted_model import says, scripted_model
@@ -10,6 +18,9 @@ from tests.agent.scripted_model import says, scripted_model
 QUESTION = ModelRequest(
     (ChatMessage(Role.USER, "Hello?"),), options=ModelOptions(max_output_tokens=9)
 )
+
+
+SERVER = EndpointInfo(1, 0, 1, 0, EndpointState.HEALTHY, calls=0)
 
 
 def settings(name: str, url: str = "http://127.0.0.1:1/v1") -> ModelSettings:
@@ -32,9 +43,9 @@ class TestModels:
 
             assert default is models.get("z")
             assert models.list() == [
-                ModelInfo("a", "a-1", Provider.OPENAI, 100),
+                ModelInfo("a", "a-1", Provider.OPENAI, 100, endpoints=(SERVER,)),
                 ModelInfo("offline", "offline", Provider.OFFLINE),
-                ModelInfo("z", "z-1", Provider.OPENAI, 100, default=True),
+                ModelInfo("z", "z-1", Provider.OPENAI, 100, default=True, endpoints=(SERVER,)),
             ]
 
     async def test_how_a_model_asks_for_tools_is_told(self) -> None:

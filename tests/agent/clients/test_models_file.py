@@ -2,14 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.clients.model_access import ModelsFileError
 from services.agent.clients.models_file import (
     OPENAI_MODEL,
     OPENAI_URL,
     EndpointSettings,
     ModelSettings,
-    ModelsFileError,
     load_models,
-    proxy_of,
 )
 from services.agent.domain.chat import ToolProtocol
 
@@ -30,6 +29,20 @@ base_url = "http://10.0.0.5:8000/v1"
 model = "qwen"
 [[models.local.endpoints]]
 base_url = "http://10.0.0.6:8000/v1"
+"""
+
+
+POOL = """
+[models.alone]
+max_concurrent = 3
+
+[models.pool]
+[[models.pool.endpoints]]
+weight = 3
+max_concurrent = 16
+[[models.pool.endpoints]]
+priority = 0
+[[models.pool.endpoints]]
 """
 
 
@@ -56,7 +69,7 @@ class TestFile:
                 "local",
                 (
                     EndpointSettings("http://10.0.0.5:8000/v1", "qwen", ""),
-                    EndpointSettings("http://10.0.0.6:8000/v1", "local", ""),
+                    EndpointSettings("http://10.0.0.6:8000/v1", "local", "", priority=1),
                 ),
                 tool_protocol=ToolProtocol.TAGS,
             ),
@@ -88,13 +101,31 @@ class TestFile:
             ("[models.offline]", "models.offline: the built-in model"),
             (
                 '[models.a]\nbase_url = "http://x"\n[[models.a.endpoints]]\nbase_url = "http://y"',
-                "belong into its endpoints",
+                "belongs into its endpoints",
             ),
             (
                 "[models.a]\n[[models.a.endpoints]]\nkey = 1",
                 "endpoints.0.key: unknown key",
             ),
-            ("[models.a]\n" + "[[models.a.endpoints]]\n" * 5, "models.a.endpoints: "),
+            ("[models.a]\n" + "[[models.a.endpoints]]\n" * 17, "models.a.endpoints: "),
+            ("[models.a]\nmax_concurrent = 0", "models.a.max_concurrent: "),
+            ("[models.a]\nweight = 1", "models.a.weight: unknown key"),
+            (
+                "[models.a]\nmax_concurrent = 1\n[[models.a.endpoints]]",
+                "models.a: max_concurrent belongs into its endpoints",
+            ),
+            (
+                "[models.a]\n[[models.a.endpoints]]\nweight = 0",
+                "models.a.endpoints.0.weight: ",
+            ),
+            (
+                "[models.a]\n[[models.a.endpoints]]\npriority = 101",
+                "models.a.endpoints.0.priority: ",
+            ),
+            (
+                "[models.a]\n[[models.a.endpoints]]\nweight = 2\n[[models.a.endpoints]]",
+                "models.a: weight shares calls among endpoints of the same priority",
+            ),
             ('[models." "]', "models."),
         ],
     )
@@ -107,74 +138,18 @@ class TestFile:
         assert told in str(error.value)
         assert "\n" not in str(error.value)
 
+    def test_rules_of_endpoints_are_read(self, path: Path) -> None:
+        path.write_text(POOL)
+
+        alone, pool = load_models(path, {})
+
+        assert [each.max_concurrent for each in alone.endpoints] == [3]
+        rules = [(each.priority, each.weight, each.max_concurrent) for each in pool.endpoints]
+        assert rules == [(0, 3, 16), (0, 1, None), (2, 1, None)]
+
     def test_a_file_that_is_not_there_is_named(self, path: Path) -> None:
         with pytest.raises(ModelsFileError, match=r"models\.toml: cannot be read"):
             load_models(path, {})
-
-
-ACCOUNT = {"OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj-1"}
-
-
-class TestHeaders:
-    def test_openai_itself_is_told_of_the_account(self) -> None:
-        (model,) = load_models(None, {"OPENAI_API_KEY": "k", **ACCOUNT})
-
-        told = {"openai-organization": "org-1", "openai-project": "proj-1"}
-        assert model.endpoints[0].headers == told
-
-    def test_other_servers_are_not(self) -> None:
-        environ = {"OPENAI_BASE_URL": "http://api.openai.com.example/v1", **ACCOUNT}
-
-        assert load_models(None, environ)[0].endpoints[0].headers == {}
-
-    @pytest.mark.parametrize("key", ["two\nlines", "k\0", "clé"])
-    def test_a_key_that_no_header_can_hold_is_refused_and_not_told(self, key: str) -> None:
-        with pytest.raises(ModelsFileError, match=r"^OPENAI_API_KEY: ") as error:
-            load_models(None, {"OPENAI_API_KEY": key})
-
-        assert key not in str(error.value)
-
-    def test_blanks_around_a_key_are_no_part_of_it(self) -> None:
-        assert load_models(None, {"OPENAI_API_KEY": " k\n"})[0].endpoints[0].api_key == "k"
-
-    def test_no_secret_is_in_the_words_for_settings(self) -> None:
-        environ = {"OPENAI_API_KEY": "hunter2", "all_proxy": "http://u:hunter2@p:1"}
-
-        assert "hunter2" not in repr(load_models(None, environ))
-
-
-class TestProxy:
-    @pytest.mark.parametrize(
-        ("environ", "proxy"),
-        [
-            ({}, None),
-            ({"https_proxy": "http://p:1"}, "http://p:1"),
-            ({"HTTPS_PROXY": "http://p:1"}, "http://p:1"),
-            ({"https_proxy": "http://p:1", "HTTPS_PROXY": "http://q:1"}, "http://p:1"),
-            ({"https_proxy": "p:1"}, "http://p:1"),
-            ({"http_proxy": "http://p:1"}, None),
-            ({"all_proxy": "http://p:1"}, "http://p:1"),
-            ({"https_proxy": "http://p:1", "no_proxy": "*"}, None),
-            ({"https_proxy": "http://p:1", "no_proxy": "x, model.example"}, None),
-            ({"https_proxy": "http://p:1", "NO_PROXY": ".EXAMPLE:443"}, None),
-            ({"https_proxy": "http://p:1", "no_proxy": "odel.example,,"}, "http://p:1"),
-        ],
-    )
-    def test_it_comes_from_the_environment(
-        self, environ: dict[str, str], proxy: str | None
-    ) -> None:
-        assert proxy_of("https://Model.example/v1", environ) == proxy
-
-    def test_an_endpoint_has_it(self) -> None:
-        environ = {"OPENAI_BASE_URL": "http://model.example/v1", "http_proxy": "http://p:1"}
-
-        assert load_models(None, environ)[0].endpoints[0].proxy == "http://p:1"
-
-    def test_one_of_another_kind_is_refused_without_its_password(self) -> None:
-        with pytest.raises(ModelsFileError, match="proxy") as error:
-            load_models(None, {"OPENAI_API_KEY": "k", "all_proxy": "socks5://u:hunter2@p:1"})
-
-        assert "hunter2" not in str(error.value)
 
 
 class TestEnvironment:
@@ -206,3 +181,17 @@ class TestEnvironment:
     def test_a_wrong_variable_is_named(self, environ: dict[str, str], variable: str) -> None:
         with pytest.raises(ModelsFileError, match=f"^{variable}: "):
             load_models(None, environ)
+
+    def test_an_endpoint_is_reached_as_the_environment_says(self) -> None:
+        environ = {
+            "OPENAI_API_KEY": "k",
+            "OPENAI_ORG_ID": "org-1",
+            "all_proxy": "http://u:hunter2@p:1",
+        }
+
+        (model,) = load_models(None, environ)
+
+        (endpoint,) = model.endpoints
+        assert endpoint.headers == {"openai-organization": "org-1"}
+        assert endpoint.proxy == "http://u:hunter2@p:1"
+        assert "hunter2" not in repr(endpoint)

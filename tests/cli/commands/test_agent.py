@@ -103,3 +103,11 @@ class TestModels:
             ["big", "big-1", "yes"],
             ["small", "small-1"],
         ]
+
+    def test_their_servers_are_told_by_state(self, chatmind: Chatmind, state: State) -> None:
+        kinds = model_pb2.Model.Endpoint
+        states = (kinds.STATE_HEALTHY, kinds.STATE_RESTING, kinds.STATE_HEALTHY)
+        servers = [kinds(state=each) for each in states]
+        state.models = [model_pb2.Model(name="big", model="big-1", endpoints=servers)]
+
+        assert "2 healthy, 1 resting" in chatmind("agent", "models").stdout

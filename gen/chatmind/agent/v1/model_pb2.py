@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63hatmind/agent/v1/model.proto\x12\x11\x63hatmind.agent.v1\"\xf2\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x33\n\x08provider\x18\x03 \x01(\x0e\x32!.chatmind.agent.v1.Model.Provider\x12\x16\n\x0e\x63ontext_tokens\x18\x04 \x01(\x05\x12<\n\rtool_protocol\x18\x05 \x01(\x0e\x32%.chatmind.agent.v1.Model.ToolProtocol\x12\x0f\n\x07\x64\x65\x66\x61ult\x18\x06 \x01(\x08\"O\n\x08Provider\x12\x18\n\x14PROVIDER_UNSPECIFIED\x10\x00\x12\x13\n\x0fPROVIDER_OPENAI\x10\x01\x12\x14\n\x10PROVIDER_OFFLINE\x10\x02\"_\n\x0cToolProtocol\x12\x1d\n\x19TOOL_PROTOCOL_UNSPECIFIED\x10\x00\x12\x18\n\x14TOOL_PROTOCOL_NATIVE\x10\x01\x12\x16\n\x12TOOL_PROTOCOL_TAGS\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63hatmind/agent/v1/model.proto\x12\x11\x63hatmind.agent.v1\"\x9e\x05\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x33\n\x08provider\x18\x03 \x01(\x0e\x32!.chatmind.agent.v1.Model.Provider\x12\x16\n\x0e\x63ontext_tokens\x18\x04 \x01(\x05\x12<\n\rtool_protocol\x18\x05 \x01(\x0e\x32%.chatmind.agent.v1.Model.ToolProtocol\x12\x0f\n\x07\x64\x65\x66\x61ult\x18\x06 \x01(\x08\x12\x34\n\tendpoints\x18\x07 \x03(\x0b\x32!.chatmind.agent.v1.Model.Endpoint\x1a\xf3\x01\n\x08\x45ndpoint\x12\r\n\x05place\x18\x01 \x01(\x05\x12\x10\n\x08priority\x18\x02 \x01(\x05\x12\x0e\n\x06weight\x18\x03 \x01(\x05\x12\x16\n\x0emax_concurrent\x18\x04 \x01(\x05\x12\x36\n\x05state\x18\x05 \x01(\x0e\x32\'.chatmind.agent.v1.Model.Endpoint.State\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x05\"W\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_HEALTHY\x10\x01\x12\x11\n\rSTATE_RESTING\x10\x02\x12\x11\n\rSTATE_PROBING\x10\x03\"O\n\x08Provider\x12\x18\n\x14PROVIDER_UNSPECIFIED\x10\x00\x12\x13\n\x0fPROVIDER_OPENAI\x10\x01\x12\x14\n\x10PROVIDER_OFFLINE\x10\x02\"_\n\x0cToolProtocol\x12\x1d\n\x19TOOL_PROTOCOL_UNSPECIFIED\x10\x00\x12\x18\n\x14TOOL_PROTOCOL_NATIVE\x10\x01\x12\x16\n\x12TOOL_PROTOCOL_TAGS\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.agent.v1.model_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MODEL']._serialized_start=53
-  _globals['_MODEL']._serialized_end=423
-  _globals['_MODEL_PROVIDER']._serialized_start=247
-  _globals['_MODEL_PROVIDER']._serialized_end=326
-  _globals['_MODEL_TOOLPROTOCOL']._serialized_start=328
-  _globals['_MODEL_TOOLPROTOCOL']._serialized_end=423
+  _globals['_MODEL']._serialized_end=723
+  _globals['_MODEL_ENDPOINT']._serialized_start=302
+  _globals['_MODEL_ENDPOINT']._serialized_end=545
+  _globals['_MODEL_ENDPOINT_STATE']._serialized_start=458
+  _globals['_MODEL_ENDPOINT_STATE']._serialized_end=545
+  _globals['_MODEL_PROVIDER']._serialized_start=547
+  _globals['_MODEL_PROVIDER']._serialized_end=626
+  _globals['_MODEL_TOOLPROTOCOL']._serialized_start=628
+  _globals['_MODEL_TOOLPROTOCOL']._serialized_end=723
 # @@protoc_insertion_point(module_scope)

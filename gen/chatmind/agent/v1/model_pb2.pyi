@@ -3,8 +3,10 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -69,12 +71,82 @@ class Model(_message.Message):
     TOOL_PROTOCOL_TAGS: Model.ToolProtocol.ValueType  # 2
     """TOOL_PROTOCOL_TAGS: as tags or JSON within its text."""
 
+    @_typing.final
+    class Endpoint(_message.Message):
+        """Endpoint is a server of the model, as the process that answers sees it: each process of the agent
+        service finds out for itself, and one that works on no runs has asked none.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        class _State:
+            ValueType = _typing.NewType("ValueType", _builtins.int)
+            V: _TypeAlias = ValueType  # noqa: Y015
+
+        class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Model.Endpoint._State.ValueType], _builtins.type):
+            DESCRIPTOR: _descriptor.EnumDescriptor
+            STATE_UNSPECIFIED: Model.Endpoint._State.ValueType  # 0
+            """STATE_UNSPECIFIED is never sent."""
+            STATE_HEALTHY: Model.Endpoint._State.ValueType  # 1
+            """STATE_HEALTHY: it is."""
+            STATE_RESTING: Model.Endpoint._State.ValueType  # 2
+            """STATE_RESTING: it failed several times in a row, or asked to be left alone, and is for a while."""
+            STATE_PROBING: Model.Endpoint._State.ValueType  # 3
+            """STATE_PROBING: after a rest, one call finds out whether it answers again."""
+
+        class State(_State, metaclass=_StateEnumTypeWrapper):
+            """State is whether an endpoint is asked."""
+
+        STATE_UNSPECIFIED: Model.Endpoint.State.ValueType  # 0
+        """STATE_UNSPECIFIED is never sent."""
+        STATE_HEALTHY: Model.Endpoint.State.ValueType  # 1
+        """STATE_HEALTHY: it is."""
+        STATE_RESTING: Model.Endpoint.State.ValueType  # 2
+        """STATE_RESTING: it failed several times in a row, or asked to be left alone, and is for a while."""
+        STATE_PROBING: Model.Endpoint.State.ValueType  # 3
+        """STATE_PROBING: after a rest, one call finds out whether it answers again."""
+
+        PLACE_FIELD_NUMBER: _builtins.int
+        PRIORITY_FIELD_NUMBER: _builtins.int
+        WEIGHT_FIELD_NUMBER: _builtins.int
+        MAX_CONCURRENT_FIELD_NUMBER: _builtins.int
+        STATE_FIELD_NUMBER: _builtins.int
+        CALLS_FIELD_NUMBER: _builtins.int
+        place: _builtins.int
+        """place is its number in the configuration, from 1."""
+        priority: _builtins.int
+        """priority: one with a higher number is asked only where none with a lower one may be."""
+        weight: _builtins.int
+        """weight is its share of the calls among those of its priority."""
+        max_concurrent: _builtins.int
+        """max_concurrent is how many calls it is given at once; 0 where they are not limited."""
+        state: Global___Model.Endpoint.State.ValueType
+        """state tells whether it is asked."""
+        calls: _builtins.int
+        """calls is how many are under way."""
+        def __init__(
+            self,
+            *,
+            place: _builtins.int = ...,
+            priority: _builtins.int = ...,
+            weight: _builtins.int = ...,
+            max_concurrent: _builtins.int = ...,
+            state: Global___Model.Endpoint.State.ValueType = ...,
+            calls: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "max_concurrent", b"max_concurrent", "place", b"place", "priority", b"priority", "state", b"state", "weight", b"weight"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     PROVIDER_FIELD_NUMBER: _builtins.int
     CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     TOOL_PROTOCOL_FIELD_NUMBER: _builtins.int
     DEFAULT_FIELD_NUMBER: _builtins.int
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name selects it in an agent."""
     model: _builtins.str
@@ -87,6 +159,12 @@ class Model(_message.Message):
     """tool_protocol is how it asks for tools."""
     default: _builtins.bool
     """default is set on the model that an empty name stands for."""
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model.Endpoint]:
+        """endpoints are the servers that answer for it, in the order of the configuration; none for a
+        built-in model. Addresses and keys are never told.
+        """
+
     def __init__(
         self,
         *,
@@ -96,10 +174,11 @@ class Model(_message.Message):
         context_tokens: _builtins.int = ...,
         tool_protocol: Global___Model.ToolProtocol.ValueType = ...,
         default: _builtins.bool = ...,
+        endpoints: _abc.Iterable[Global___Model.Endpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "default", b"default", "model", b"model", "name", b"name", "provider", b"provider", "tool_protocol", b"tool_protocol"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_tokens", b"context_tokens", "default", b"default", "endpoints", b"endpoints", "model", b"model", "name", b"name", "provider", b"provider", "tool_protocol", b"tool_protocol"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,15 @@ from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.common import not_offered
-from services.agent.domain.chat import ModelInfo, Provider, ToolEffect, ToolProtocol, ToolSpec
+from services.agent.domain.chat import (
+    EndpointInfo,
+    EndpointState,
+    ModelInfo,
+    Provider,
+    ToolEffect,
+    ToolProtocol,
+    ToolSpec,
+)
 from services.agent.domain.models import (
     Agent,
     AgentId,
@@ -45,6 +53,11 @@ _PROVIDERS: Final = {
 _TOOL_PROTOCOLS: Final = {
     ToolProtocol.NATIVE: model_pb2.Model.TOOL_PROTOCOL_NATIVE,
     ToolProtocol.TAGS: model_pb2.Model.TOOL_PROTOCOL_TAGS,
+}
+_ENDPOINT_STATES: Final = {
+    EndpointState.HEALTHY: model_pb2.Model.Endpoint.STATE_HEALTHY,
+    EndpointState.RESTING: model_pb2.Model.Endpoint.STATE_RESTING,
+    EndpointState.PROBING: model_pb2.Model.Endpoint.STATE_PROBING,
 }
 _EFFECTS: Final = {
     ToolEffect.READ_ONLY: tool_pb2.Tool.EFFECT_READ_ONLY,
@@ -152,9 +165,21 @@ def from_models(infos: Iterable[ModelInfo]) -> list[model_pb2.Model]:
             context_tokens=info.context_tokens,
             tool_protocol=_TOOL_PROTOCOLS[info.tool_protocol],
             default=info.default,
+            endpoints=map(_from_endpoint, info.endpoints),
         )
         for info in infos
     ]
+
+
+def _from_endpoint(info: EndpointInfo) -> model_pb2.Model.Endpoint:
+    return model_pb2.Model.Endpoint(
+        place=info.place,
+        priority=info.priority,
+        weight=info.weight,
+        max_concurrent=info.max_concurrent,
+        state=_ENDPOINT_STATES[info.state],
+        calls=info.calls,
+    )
 
 
 def _refuse_what_is_not_offered(value: agent_pb2.Agent) -> None:

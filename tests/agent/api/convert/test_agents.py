@@ -3,7 +3,14 @@ from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.agents import from_models, from_tools, to_changes, to_settings
-from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol, ToolSpec
+from services.agent.domain.chat import (
+    EndpointInfo,
+    EndpointState,
+    ModelInfo,
+    Provider,
+    ToolProtocol,
+    ToolSpec,
+)
 from services.agent.domain.models import AgentSettings, ModelOptions, Visibility
 from services.common.convert import to_json
 from services.common.errors import InvalidArgumentError
@@ -89,6 +96,21 @@ class TestRegistries:
         assert tool.effect == tool_pb2.Tool.EFFECT_STATE_CHANGING
         assert not tool.trusted
         assert to_json(tool.input_schema) == schema
+
+    def test_a_model_is_told_with_its_servers(self) -> None:
+        server = EndpointInfo(1, 2, 3, 4, EndpointState.PROBING, calls=1)
+
+        [model] = from_models([ModelInfo("a", "b", Provider.OPENAI, endpoints=(server,))])
+
+        expected = model_pb2.Model.Endpoint(
+            place=1,
+            priority=2,
+            weight=3,
+            max_concurrent=4,
+            state=model_pb2.Model.Endpoint.STATE_PROBING,
+            calls=1,
+        )
+        assert list(model.endpoints) == [expected]
 
     def test_a_model_is_told_with_its_protocol(self) -> None:
         [model] = from_models(
