@@ -15,6 +15,7 @@ from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
+from services.agent.domain.sub_runs import Answered, Task
 from services.agent.worker import Worker, WorkerLimits
 from services.common.db import Pool, connection
 from services.common.errors import UnavailableError
@@ -186,7 +187,7 @@ class Office:
 class Faulty:
     """A queue whose calls fail as if the database were away, or as if another had the runs."""
 
-    CALLS = ("claim", "renew", "standing", "hand_back")
+    CALLS = ("claim", "ask", "renew", "standing", "hand_back")
 
     def __init__(self, queue: RunQueue) -> None:
         self._queue = queue
@@ -205,6 +206,10 @@ class Faulty:
 
     def journal(self, claim: Claim) -> RunJournal:
         return self._queue.journal(claim)
+
+    async def ask(self, claim: Claim, task: Task, *, lease: timedelta) -> Claim | Answered:
+        self._fail("ask")
+        return await self._queue.ask(claim, task, lease=lease)
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         self._fail("renew")

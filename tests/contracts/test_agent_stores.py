@@ -22,6 +22,7 @@ from services.agent.domain.models import (
     Window,
 )
 from services.agent.domain.run_models import RunState, StopReason, WhenBusy
+from services.agent.domain.stores import Which
 from services.common.errors import NotFoundError, PermissionDeniedError, RequestIdReusedError
 from services.common.ids import new_id
 from services.common.paging import Page
@@ -232,7 +233,8 @@ class TestSessions:
 
         assert newest[:2] == [session.id for session in first]
         assert newest[2:] == [session.id for session in rest]
-        assert [made[1]] == await stores.sessions.list(ALICE, Page(), agent_id=made[1].agent_id)
+        which = Which(agent_id=made[1].agent_id)
+        assert [made[1]] == await stores.sessions.list(ALICE, Page(), which)
 
     async def test_another_title_is_kept(self, stores: Stores) -> None:
         session = await stores.session()

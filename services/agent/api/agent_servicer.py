@@ -109,10 +109,17 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> pb.ListSessionsResponse:
         """The caller's sessions."""
         identity = current_identity()
-        agent_id = AgentId(canonical_id(request.agent_id)) if request.agent_id else None
-        paged = PagedList.of(self._tokens, "sessions", identity, agent_id or "")
+        which = convert_sessions.to_which(request)
+        paged = PagedList.of(
+            self._tokens,
+            "sessions",
+            identity,
+            which.agent_id or "",
+            which.parent_run_id or "",
+            str(which.sub_sessions),
+        )
         page = paged.page(request.page_size, request.page_token)
-        sessions = await self._sessions.list(identity, page, agent_id=agent_id)
+        sessions = await self._sessions.list(identity, page, which)
         return pb.ListSessionsResponse(
             sessions=map(convert_sessions.from_session, sessions.items),
             next_page_token=paged.next_token(sessions, lambda session: session.id),

@@ -11,10 +11,12 @@ from services.agent.domain.models import (
     KnowledgeBaseId,
     ModelOptions,
     RunId,
+    RunLimits,
     SessionId,
     ToolCallId,
 )
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
+from services.agent.domain.sub_runs import AskAgent
 from services.common.identity import Identity
 from services.common.text import Json
 
@@ -104,6 +106,7 @@ class ToolSpec:
         idempotent: a repeated call does no harm, so it may be repeated after a crash.
         effect: what a call does to the world; a tool that does not say is taken to change it.
         trusted: its results hold nothing that others wrote, so that they taint no run.
+        asks_agent: it asks another agent, which may take all the time that its run has left.
     """
 
     name: str
@@ -112,6 +115,7 @@ class ToolSpec:
     idempotent: bool
     effect: ToolEffect = ToolEffect.STATE_CHANGING
     trusted: bool = False
+    asks_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,8 @@ class ToolContext:
         run_id: the run that calls it.
         call_key: the same for every attempt at this very call, for tools that can deduplicate.
         next_label: the number of the first citation label that is free in this run, from 1.
+        ask: asks other agents; None where nobody can be asked.
+        left: what of the run's limits is left for the call, if it asks one.
     """
 
     identity: Identity
@@ -230,6 +236,8 @@ class ToolContext:
     run_id: RunId
     call_key: str
     next_label: int
+    ask: AskAgent | None = None
+    left: RunLimits = field(default_factory=RunLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +249,16 @@ class ToolResult:
         citations: the passages in it, labelled.
         error: why it failed, in a word for programs; None where it did not.
         source: where the text comes from, if from outside; it is then shown as a quotation.
+        usage: what models processed for it, where it asked an agent; counts as used by the run.
+        tool_calls: how many tool calls were made for it then; they count likewise.
     """
 
     text: str
     citations: tuple[Citation, ...] = ()
     error: str | None = None
     source: str = ""
+    usage: Usage = field(default_factory=Usage)
+    tool_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +276,7 @@ class RunContext:
         started_calls: calls that an earlier worker began, STARTED and without result; each may or
             may not have had its effect.
         elapsed: how long ago the run was first taken, by the store's clock.
+        ask: asks other agents on behalf of the run; None where nobody can be asked.
     """
 
     run: Run
@@ -273,6 +286,7 @@ class RunContext:
     turn: Sequence[Message]
     started_calls: frozenset[ToolCallId] = field(default_factory=frozenset)
     elapsed: timedelta = timedelta()
+    ask: AskAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,9 @@ _INTERRUPTED: Final = "interrupted"
 CUT_OFF_WORDS: Final = frozenset({_CANCELLED, _INTERRUPTED})
 """The errors, in words for programs, of calls that the end of their run cuts off."""
 
+CALLER_ENDED: Final = "Stopped, because the run that asked for this one has ended."
+"""What is said in the session of a sub-agent that was not done by then."""
+
 _WHY_STOPPED: Final = {
     StopReason.CANCELLED: "Stopped at the user's request.",
     StopReason.INTERRUPTED: "Stopped, because the user sent another message.",
@@ -44,6 +47,11 @@ _WHY_STOPPED: Final = {
 def notice(text: str) -> Draft:
     """A word of ChatMind's own to whoever reads the conversation."""
     return Draft(Role.SYSTEM, text)
+
+
+def with_caller(ending: Ending) -> Ending:
+    """How the run of a sub-agent ends that is not done when the run that asked for it ends so."""
+    return INTERRUPTED if ending.stop_reason is StopReason.INTERRUPTED else CANCELLED
 
 
 def last_messages(

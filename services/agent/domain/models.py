@@ -3,7 +3,7 @@
 An unset setting is None and stays so when stored; properties say what it then means.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NewType
@@ -84,6 +84,18 @@ class RunLimits:
     max_tool_calls: int | None = None
     max_tokens: int | None = None
     max_duration: timedelta | None = None
+
+    def within(self, left: "RunLimits") -> "RunLimits":
+        """These limits, and none above what is left elsewhere; an unset one there is no bound."""
+        calls, tokens = [self.tool_calls], [] if self.max_tokens is None else [self.max_tokens]
+        calls += [] if left.max_tool_calls is None else [left.max_tool_calls]
+        tokens += [] if left.max_tokens is None else [left.max_tokens]
+        return replace(
+            self,
+            max_tool_calls=min(calls),
+            max_tokens=min(tokens, default=None),
+            max_duration=min(self.duration, left.max_duration or self.duration),
+        )
 
     @property
     def steps(self) -> int:
@@ -187,6 +199,8 @@ class Session:
         active_run_id: of the runs that have not ended, the one accepted first.
         create_time: when it was created.
         update_time: when it last got a message or a title.
+        parent_run_id: in a sub-agent's session, the run that asked for it.
+        parent_call_key: and the idempotency key of the tool call that did.
     """
 
     id: SessionId
@@ -198,3 +212,5 @@ class Session:
     active_run_id: RunId | None
     create_time: datetime
     update_time: datetime
+    parent_run_id: RunId | None = None
+    parent_call_key: str | None = None

@@ -9,6 +9,7 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.models import RunId
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Run, StopReason
+from services.agent.domain.sub_runs import Answered, Task
 
 MAX_HISTORY_BYTES: Final = 8 * 1024 * 1024
 """What the messages of past turns that a run is given take on the wire at most."""
@@ -68,7 +69,7 @@ class RunQueue(Protocol):
         """Take runs whose worker was lost, then waiting ones, one of each tenant in turn.
 
         Only the first unfinished run of a session is given out, to one worker at a time. Within a
-        tenant the longest wait counts.
+        tenant the longest wait counts. Runs of sub-agents are given out by `ask` alone.
 
         Args:
             lease: how long they are held without being renewed.
@@ -86,6 +87,23 @@ class RunQueue(Protocol):
 
     def journal(self, claim: Claim) -> RunJournal:
         """The writes of whoever holds the claim."""
+
+    async def ask(self, claim: Claim, task: Task, *, lease: timedelta) -> Claim | Answered:
+        """Take the run of a sub-agent that a call of a held run asks for, accepted if it is new.
+
+        One call has one run: asked again, by whoever holds the calling run by then, that one is
+        taken as it stands, from whoever had it before, or what came of it is given. Its session is
+        of the calling run's user and tenant.
+
+        Args:
+            claim: the hold on the calling run.
+            task: what is asked; its text fits, as `domain.drafts` has it.
+            lease: how long the run is held without being renewed.
+
+        Raises:
+            FencedError: the calling run is no longer this worker's, or was asked to stop.
+            AgentDeletedError: its user sees no such agent; no run was accepted.
+        """
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         """Hold them for another `lease` from now; those that are lost are missing in the answer."""

@@ -66,6 +66,11 @@ class Usage:
         """Both together."""
         return self.input_tokens + self.output_tokens
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens - other.input_tokens, self.output_tokens - other.output_tokens
+        )
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
@@ -116,6 +121,23 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """Who asked for the run of a sub-agent.
+
+    Attributes:
+        run_id: the run that did.
+        call_key: the idempotency key of the tool call that did; a call has one such run.
+        callers: the agents from the user's own down to the one that asked.
+        limits: what that run had left for it.
+    """
+
+    run_id: RunId
+    call_key: str
+    callers: tuple[AgentId, ...]
+    limits: RunLimits
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The work that answers one user message.
 
@@ -130,7 +152,9 @@ class Run:
         state: where it stands.
         stop_reason: why it ended; None too if only a later release knows the reason.
         step_count: how often the model has been asked, in all attempts together.
-        usage: what the model has processed so far, in all attempts together.
+        usage: what models have processed so far, in all attempts together, sub-agents included.
+        sub_usage: the sub-agents' part of it, as of the last result or the end.
+        sub_tool_calls: how many tool calls those have made.
         offered: what the model could use; None until planned.
         error: what went wrong, with ERROR.
         cancel_reason: it was asked to stop, for CANCELLED or INTERRUPTED, and has not done so yet.
@@ -140,6 +164,7 @@ class Run:
         create_time: when it was accepted.
         start_time: when a worker first took it in this attempt.
         end_time: when it ended.
+        parent: who asked for it; None where a user did.
     """
 
     id: RunId
@@ -154,6 +179,8 @@ class Run:
     stop_reason: StopReason | None = None
     step_count: int = 0
     usage: Usage = Usage()
+    sub_usage: Usage = Usage()
+    sub_tool_calls: int = 0
     offered: Offered | None = None
     error: RunError | None = None
     cancel_reason: StopReason | None = None
@@ -162,6 +189,12 @@ class Run:
     before: Spent = Spent()
     start_time: datetime | None = None
     end_time: datetime | None = None
+    parent: Parent | None = None
+
+    @property
+    def callers(self) -> tuple[AgentId, ...]:
+        """The agents above this one that wait for it, the user's own first."""
+        return () if self.parent is None else self.parent.callers
 
     @property
     def cancel_requested(self) -> bool:
@@ -170,6 +203,8 @@ class Run:
 
     def bounds(self, limits: RunLimits) -> RunLimits:
         """What bounds its counts, as each attempt has the limits to itself."""
+        if self.parent is not None:
+            limits = limits.within(self.parent.limits)
         tokens = limits.max_tokens
         return replace(
             limits,

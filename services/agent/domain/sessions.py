@@ -5,7 +5,14 @@ from typing import Final
 from services.agent.domain import hints
 from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, Session, SessionId
-from services.agent.domain.stores import Deleted, MessageStore, RequestKey, SessionStore
+from services.agent.domain.stores import (
+    OWN_SESSIONS,
+    Deleted,
+    MessageStore,
+    RequestKey,
+    SessionStore,
+    Which,
+)
 from services.common.hints import Notifier
 from services.common.identity import Identity
 from services.common.paging import Listing, Page
@@ -54,17 +61,17 @@ class Sessions:
         return await self._store.get(identity, session_id)
 
     async def list(
-        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+        self, identity: Identity, page: Page, which: Which = OWN_SESSIONS
     ) -> Listing[Session]:
         """The user's sessions, newest first."""
-        return page.cut(await self._store.list(identity, page.with_one_more(), agent_id=agent_id))
+        return page.cut(await self._store.list(identity, page.with_one_more(), which))
 
     async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
         """The session with another title; NotFoundError where there is none."""
         return await self._store.rename(identity, session_id, title)
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
-        """Delete a session with all that belongs to it; NotFoundError where there is none."""
+        """Delete a session with all that belongs to it; see `SessionStore.delete`."""
         deleted = await self._store.delete(identity, session_id)
         self._notifier.notify(session_id)
         self._notifier.notify(hints.STOPS)

@@ -6,7 +6,7 @@ The owner condition is part of every statement: an id of somebody else's reads l
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from services.agent.domain.ledger import ToolCallRecord
 from services.agent.domain.messages import Message
@@ -113,6 +113,25 @@ class Deleted:
     time: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which of a user's sessions are listed.
+
+    Attributes:
+        agent_id: those with this agent; None for all.
+        parent_run_id: those of sub-agents that this run asked; None for all.
+        sub_sessions: those of sub-agents too; of no account where a run is named.
+    """
+
+    agent_id: AgentId | None = None
+    parent_run_id: RunId | None = None
+    sub_sessions: bool = False
+
+
+OWN_SESSIONS: Final = Which()
+"""Those that the user opened."""
+
+
 class SessionStore(Protocol):
     """Keeps sessions; each is seen by its user alone, all others are told NotFoundError."""
 
@@ -139,15 +158,9 @@ class SessionStore(Protocol):
         """
 
     async def list(
-        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+        self, identity: Identity, page: Page, which: Which = OWN_SESSIONS
     ) -> Sequence[Session]:
-        """The user's sessions, newest first.
-
-        Args:
-            identity: the user.
-            page: its sort key is the id.
-            agent_id: keeps sessions with this agent; None keeps all.
-        """
+        """The user's sessions, newest first; the sort key of the page is the id."""
 
     async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
         """The session with another title.
@@ -157,10 +170,11 @@ class SessionStore(Protocol):
         """
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
-        """Delete a session with its messages and runs, in one transaction.
+        """Delete a session with its messages and runs, and those of its sub-agents, all at once.
 
         Raises:
             NotFoundError: the user has no such session.
+            SubSessionError: it is a sub-agent's; it goes with the session of the run that asked.
         """
 
 
@@ -223,6 +237,7 @@ class RunStore(Protocol):
             RequestIdReusedError: the request came before with other content.
             RunInProgressError: with REJECT, a run of the session has not ended.
             AgentDeletedError: the session's agent is gone.
+            SubSessionError: the session is a sub-agent's.
             QueueFullError: too many runs of the session, or of the tenant, have not ended.
         """
 
@@ -252,6 +267,7 @@ class RunStore(Protocol):
         Raises:
             NotFoundError: no such run is the user's, or the tenant's where the user is an admin.
             RunNotFailedError: it ended otherwise.
+            SubSessionError: it is a sub-agent's; the run that asked is retried.
             AgentDeletedError: its agent is gone.
             QueueFullError: too many runs of its session, or of its tenant, are unfinished.
         """

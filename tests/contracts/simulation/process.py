@@ -29,6 +29,7 @@ from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Offered, RunState, Usage
+from services.agent.domain.sub_runs import Answered, Task
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
@@ -286,6 +287,9 @@ class WatchedQueue:
 
     def journal(self, claim: Claim) -> RunJournal:
         return WatchedJournal(self._process, self._queue.journal(claim))
+
+    async def ask(self, claim: Claim, task: Task, *, lease: timedelta) -> Claim | Answered:
+        return await self._process.operate("ask", lambda: self._queue.ask(claim, task, lease=lease))
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         return await self._process.operate("renew", lambda: self._queue.renew(claims, lease=lease))

@@ -388,22 +388,30 @@ class ListSessionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     AGENT_ID_FIELD_NUMBER: _builtins.int
+    INCLUDE_SUB_SESSIONS_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """page_size is how many to return at most; 0 means 50, more than 200 means 200."""
     page_token: _builtins.str
     """page_token is next_page_token of the page before."""
     agent_id: _builtins.str
     """agent_id keeps sessions with this agent; empty keeps all."""
+    include_sub_sessions: _builtins.bool
+    """include_sub_sessions keeps those of sub-agents, too."""
+    parent_run_id: _builtins.str
+    """parent_run_id keeps those of the sub-agents that this run asked, and no others; empty keeps all."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         agent_id: _builtins.str = ...,
+        include_sub_sessions: _builtins.bool = ...,
+        parent_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "include_sub_sessions", b"include_sub_sessions", "page_size", b"page_size", "page_token", b"page_token", "parent_run_id", b"parent_run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -523,9 +531,9 @@ class DeleteSessionResponse(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     DELETE_TIME_FIELD_NUMBER: _builtins.int
     messages: _builtins.int
-    """messages is how many messages are gone."""
+    """messages is how many messages are gone, those of sub-agents included."""
     runs: _builtins.int
-    """runs is how many runs are gone."""
+    """runs is how many runs are gone, those of sub-agents included."""
     @_builtins.property
     def delete_time(self) -> _timestamp_pb2.Timestamp:
         """delete_time is when the deletion was committed."""

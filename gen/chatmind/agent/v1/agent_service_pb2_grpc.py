@@ -162,7 +162,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """ListSessions returns the caller's sessions, newest first.
+        """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,7 +176,9 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSession(self, request, context):
-        """DeleteSession deletes a session with its messages and runs, in one transaction; a run under way is stopped.
+        """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
+        transaction; a run under way is stopped.
+        Errors include: FAILED_PRECONDITION with SUB_SESSION.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

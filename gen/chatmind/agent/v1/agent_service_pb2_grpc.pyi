@@ -57,11 +57,14 @@ class AgentServiceStub:
     GetSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.GetSessionRequest, _agent_service_pb2.GetSessionResponse]
     """GetSession returns one session of the caller's."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListSessionsRequest, _agent_service_pb2.ListSessionsResponse]
-    """ListSessions returns the caller's sessions, newest first."""
+    """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for."""
     UpdateSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateSessionRequest, _agent_service_pb2.UpdateSessionResponse]
     """UpdateSession changes the title."""
     DeleteSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.DeleteSessionRequest, _agent_service_pb2.DeleteSessionResponse]
-    """DeleteSession deletes a session with its messages and runs, in one transaction; a run under way is stopped."""
+    """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
+    transaction; a run under way is stopped.
+    Errors include: FAILED_PRECONDITION with SUB_SESSION.
+    """
     ListMessages: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListMessagesRequest, _agent_service_pb2.ListMessagesResponse]
     """ListMessages returns a session's messages by sequence. A page may be shorter than asked for, to stay below 3 MiB."""
     ListTools: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListToolsRequest, _agent_service_pb2.ListToolsResponse]
@@ -98,11 +101,14 @@ class AgentServiceAsyncStub(AgentServiceStub):
     GetSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.GetSessionRequest, _agent_service_pb2.GetSessionResponse]  # type: ignore[assignment]
     """GetSession returns one session of the caller's."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListSessionsRequest, _agent_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
-    """ListSessions returns the caller's sessions, newest first."""
+    """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for."""
     UpdateSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateSessionRequest, _agent_service_pb2.UpdateSessionResponse]  # type: ignore[assignment]
     """UpdateSession changes the title."""
     DeleteSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.DeleteSessionRequest, _agent_service_pb2.DeleteSessionResponse]  # type: ignore[assignment]
-    """DeleteSession deletes a session with its messages and runs, in one transaction; a run under way is stopped."""
+    """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
+    transaction; a run under way is stopped.
+    Errors include: FAILED_PRECONDITION with SUB_SESSION.
+    """
     ListMessages: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListMessagesRequest, _agent_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """ListMessages returns a session's messages by sequence. A page may be shorter than asked for, to stay below 3 MiB."""
     ListTools: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListToolsRequest, _agent_service_pb2.ListToolsResponse]  # type: ignore[assignment]
@@ -184,7 +190,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.ListSessionsResponse, _abc.Awaitable[_agent_service_pb2.ListSessionsResponse]]:
-        """ListSessions returns the caller's sessions, newest first."""
+        """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for."""
 
     @_abc_1.abstractmethod
     def UpdateSession(
@@ -200,7 +206,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.DeleteSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.DeleteSessionResponse, _abc.Awaitable[_agent_service_pb2.DeleteSessionResponse]]:
-        """DeleteSession deletes a session with its messages and runs, in one transaction; a run under way is stopped."""
+        """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
+        transaction; a run under way is stopped.
+        Errors include: FAILED_PRECONDITION with SUB_SESSION.
+        """
 
     @_abc_1.abstractmethod
     def ListMessages(

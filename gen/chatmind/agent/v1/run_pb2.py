@@ -25,29 +25,29 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63hatmind/agent/v1/run.proto\x12\x11\x63hatmind.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x08\n\x03Run\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12+\n\x05state\x18\x05 \x01(\x0e\x32\x1c.chatmind.agent.v1.Run.State\x12\x36\n\x0bstop_reason\x18\x06 \x01(\x0e\x32!.chatmind.agent.v1.Run.StopReason\x12\x12\n\nstep_count\x18\x07 \x01(\x05\x12\'\n\x05usage\x18\x08 \x01(\x0b\x32\x18.chatmind.agent.v1.Usage\x12+\n\x07offered\x18\t \x01(\x0b\x32\x1a.chatmind.agent.v1.Offered\x12*\n\x05\x65rror\x18\n \x01(\x0b\x32\x1b.chatmind.agent.v1.RunError\x12\x18\n\x10\x63\x61ncel_requested\x18\x0b \x01(\x08\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdiscarded\x18\x0f \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x10 \x01(\x05\"\xc2\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_IDLE\x10\x01\x12\x12\n\x0eSTATE_PLANNING\x10\x02\x12\x12\n\x0eSTATE_THINKING\x10\x03\x12\x13\n\x0fSTATE_EXECUTING\x10\x04\x12\x1b\n\x17STATE_AWAITING_APPROVAL\x10\x05\x12\x12\n\x0eSTATE_FINISHED\x10\x06\x12\x0f\n\x0bSTATE_ERROR\x10\x07\x12\x13\n\x0fSTATE_CANCELLED\x10\x08\"\x9d\x03\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14STOP_REASON_END_TURN\x10\x01\x12\x19\n\x15STOP_REASON_MAX_STEPS\x10\x02\x12\x1a\n\x16STOP_REASON_MAX_TOKENS\x10\x03\x12\x1e\n\x1aSTOP_REASON_MAX_TOOL_CALLS\x10\x04\x12\x1c\n\x18STOP_REASON_MAX_DURATION\x10\x05\x12\x1d\n\x19STOP_REASON_REPEATED_CALL\x10\x06\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x07\x12\x1b\n\x17STOP_REASON_MODEL_ERROR\x10\x08\x12\x1a\n\x16STOP_REASON_CRASH_LOOP\x10\t\x12\x18\n\x14STOP_REASON_INTERNAL\x10\n\x12\x1d\n\x19STOP_REASON_AGENT_DELETED\x10\x0b\x12\x1a\n\x16STOP_REASON_MAX_OUTPUT\x10\x0c\x12\x1b\n\x17STOP_REASON_INTERRUPTED\x10\r\"4\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\"[\n\x07Offered\x12\r\n\x05tools\x18\x01 \x03(\t\x12\x1a\n\x12knowledge_base_ids\x18\x02 \x03(\t\x12\x16\n\x0ememory_bank_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\"+\n\x08RunError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xd1\x03\n\x0eToolCallRecord\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x05\x12\x14\n\x0ctool_call_id\x18\x03 \x01(\t\x12\x11\n\ttool_name\x18\x04 \x01(\t\x12\x36\n\x05state\x18\x05 \x01(\x0e\x32\'.chatmind.agent.v1.ToolCallRecord.State\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12\r\n\x05\x65rror\x18\x08 \x01(\t\x12-\n\tplan_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"y\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_PLANNED\x10\x01\x12\x11\n\rSTATE_STARTED\x10\x02\x12\x0e\n\nSTATE_DONE\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x11\n\rSTATE_UNKNOWN\x10\x05*\x83\x01\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x15\n\x11WHEN_BUSY_ENQUEUE\x10\x01\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x02\x12\x17\n\x13WHEN_BUSY_INTERRUPT\x10\x03\x12\x16\n\x12WHEN_BUSY_ROLLBACK\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63hatmind/agent/v1/run.proto\x12\x11\x63hatmind.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\t\n\x03Run\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12+\n\x05state\x18\x05 \x01(\x0e\x32\x1c.chatmind.agent.v1.Run.State\x12\x36\n\x0bstop_reason\x18\x06 \x01(\x0e\x32!.chatmind.agent.v1.Run.StopReason\x12\x12\n\nstep_count\x18\x07 \x01(\x05\x12\'\n\x05usage\x18\x08 \x01(\x0b\x32\x18.chatmind.agent.v1.Usage\x12+\n\x07offered\x18\t \x01(\x0b\x32\x1a.chatmind.agent.v1.Offered\x12*\n\x05\x65rror\x18\n \x01(\x0b\x32\x1b.chatmind.agent.v1.RunError\x12\x18\n\x10\x63\x61ncel_requested\x18\x0b \x01(\x08\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdiscarded\x18\x0f \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x10 \x01(\x05\x12\x15\n\rparent_run_id\x18\x14 \x01(\t\x12\x17\n\x0fparent_call_key\x18\x15 \x01(\t\x12+\n\tsub_usage\x18\x16 \x01(\x0b\x32\x18.chatmind.agent.v1.Usage\"\xc2\x01\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_IDLE\x10\x01\x12\x12\n\x0eSTATE_PLANNING\x10\x02\x12\x12\n\x0eSTATE_THINKING\x10\x03\x12\x13\n\x0fSTATE_EXECUTING\x10\x04\x12\x1b\n\x17STATE_AWAITING_APPROVAL\x10\x05\x12\x12\n\x0eSTATE_FINISHED\x10\x06\x12\x0f\n\x0bSTATE_ERROR\x10\x07\x12\x13\n\x0fSTATE_CANCELLED\x10\x08\"\x9d\x03\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14STOP_REASON_END_TURN\x10\x01\x12\x19\n\x15STOP_REASON_MAX_STEPS\x10\x02\x12\x1a\n\x16STOP_REASON_MAX_TOKENS\x10\x03\x12\x1e\n\x1aSTOP_REASON_MAX_TOOL_CALLS\x10\x04\x12\x1c\n\x18STOP_REASON_MAX_DURATION\x10\x05\x12\x1d\n\x19STOP_REASON_REPEATED_CALL\x10\x06\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x07\x12\x1b\n\x17STOP_REASON_MODEL_ERROR\x10\x08\x12\x1a\n\x16STOP_REASON_CRASH_LOOP\x10\t\x12\x18\n\x14STOP_REASON_INTERNAL\x10\n\x12\x1d\n\x19STOP_REASON_AGENT_DELETED\x10\x0b\x12\x1a\n\x16STOP_REASON_MAX_OUTPUT\x10\x0c\x12\x1b\n\x17STOP_REASON_INTERRUPTED\x10\r\"4\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\"[\n\x07Offered\x12\r\n\x05tools\x18\x01 \x03(\t\x12\x1a\n\x12knowledge_base_ids\x18\x02 \x03(\t\x12\x16\n\x0ememory_bank_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\"+\n\x08RunError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xd1\x03\n\x0eToolCallRecord\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x05\x12\x14\n\x0ctool_call_id\x18\x03 \x01(\t\x12\x11\n\ttool_name\x18\x04 \x01(\t\x12\x36\n\x05state\x18\x05 \x01(\x0e\x32\'.chatmind.agent.v1.ToolCallRecord.State\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12\r\n\x05\x65rror\x18\x08 \x01(\t\x12-\n\tplan_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"y\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_PLANNED\x10\x01\x12\x11\n\rSTATE_STARTED\x10\x02\x12\x0e\n\nSTATE_DONE\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x11\n\rSTATE_UNKNOWN\x10\x05*\x83\x01\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x15\n\x11WHEN_BUSY_ENQUEUE\x10\x01\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x02\x12\x17\n\x13WHEN_BUSY_INTERRUPT\x10\x03\x12\x16\n\x12WHEN_BUSY_ROLLBACK\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'chatmind.agent.v1.run_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WHENBUSY']._serialized_start=1891
-  _globals['_WHENBUSY']._serialized_end=2022
+  _globals['_WHENBUSY']._serialized_start=1984
+  _globals['_WHENBUSY']._serialized_end=2115
   _globals['_RUN']._serialized_start=84
-  _globals['_RUN']._serialized_end=1228
-  _globals['_RUN_STATE']._serialized_start=618
-  _globals['_RUN_STATE']._serialized_end=812
-  _globals['_RUN_STOPREASON']._serialized_start=815
-  _globals['_RUN_STOPREASON']._serialized_end=1228
-  _globals['_USAGE']._serialized_start=1230
-  _globals['_USAGE']._serialized_end=1282
-  _globals['_OFFERED']._serialized_start=1284
-  _globals['_OFFERED']._serialized_end=1375
-  _globals['_RUNERROR']._serialized_start=1377
-  _globals['_RUNERROR']._serialized_end=1420
-  _globals['_TOOLCALLRECORD']._serialized_start=1423
-  _globals['_TOOLCALLRECORD']._serialized_end=1888
-  _globals['_TOOLCALLRECORD_STATE']._serialized_start=1767
-  _globals['_TOOLCALLRECORD_STATE']._serialized_end=1888
+  _globals['_RUN']._serialized_end=1321
+  _globals['_RUN_STATE']._serialized_start=711
+  _globals['_RUN_STATE']._serialized_end=905
+  _globals['_RUN_STOPREASON']._serialized_start=908
+  _globals['_RUN_STOPREASON']._serialized_end=1321
+  _globals['_USAGE']._serialized_start=1323
+  _globals['_USAGE']._serialized_end=1375
+  _globals['_OFFERED']._serialized_start=1377
+  _globals['_OFFERED']._serialized_end=1468
+  _globals['_RUNERROR']._serialized_start=1470
+  _globals['_RUNERROR']._serialized_end=1513
+  _globals['_TOOLCALLRECORD']._serialized_start=1516
+  _globals['_TOOLCALLRECORD']._serialized_end=1981
+  _globals['_TOOLCALLRECORD_STATE']._serialized_start=1860
+  _globals['_TOOLCALLRECORD_STATE']._serialized_end=1981
 # @@protoc_insertion_point(module_scope)

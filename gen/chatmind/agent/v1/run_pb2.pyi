@@ -192,6 +192,9 @@ class Run(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     DISCARDED_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    PARENT_CALL_KEY_FIELD_NUMBER: _builtins.int
+    SUB_USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service."""
     session_id: _builtins.str
@@ -214,9 +217,13 @@ class Run(_message.Message):
     """discarded is set once it was rolled back: its messages, those still to come included, are discarded."""
     attempt: _builtins.int
     """attempt is 1, and one more after each RetryRun."""
+    parent_run_id: _builtins.str
+    """parent_run_id is, for the run of a sub-agent, the run that asked for it; empty where a user did."""
+    parent_call_key: _builtins.str
+    """parent_call_key is then the idempotency_key of the tool call that asked. A call has one such run."""
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """usage is what the model has processed so far, in all attempts together."""
+        """usage is what models have processed so far, in all attempts together, those of sub-agents included."""
 
     @_builtins.property
     def offered(self) -> Global___Offered:
@@ -238,6 +245,10 @@ class Run(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """end_time is when it ended."""
 
+    @_builtins.property
+    def sub_usage(self) -> Global___Usage:
+        """sub_usage is the part of usage that sub-agents account for, as of the last tool result or the end."""
+
     def __init__(
         self,
         *,
@@ -257,10 +268,13 @@ class Run(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         discarded: _builtins.bool = ...,
         attempt: _builtins.int = ...,
+        parent_run_id: _builtins.str = ...,
+        parent_call_key: _builtins.str = ...,
+        sub_usage: Global___Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "offered", b"offered", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error", b"error", "offered", b"offered", "start_time", b"start_time", "sub_usage", b"sub_usage", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt", b"attempt", "cancel_requested", b"cancel_requested", "create_time", b"create_time", "discarded", b"discarded", "end_time", b"end_time", "error", b"error", "id", b"id", "message_id", b"message_id", "offered", b"offered", "session_id", b"session_id", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt", b"attempt", "cancel_requested", b"cancel_requested", "create_time", b"create_time", "discarded", b"discarded", "end_time", b"end_time", "error", b"error", "id", b"id", "message_id", b"message_id", "offered", b"offered", "parent_call_key", b"parent_call_key", "parent_run_id", b"parent_run_id", "session_id", b"session_id", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "sub_usage", b"sub_usage", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,7 +91,7 @@ class RunServiceServicer:
     def StartRun(self, request, context):
         """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
         Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
-        asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        asked for REJECT), AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
         discards it in any case.
         """
@@ -125,7 +125,7 @@ class RunServiceServicer:
         ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
         discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
         it is.
-        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

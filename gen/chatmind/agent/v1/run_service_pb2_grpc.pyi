@@ -38,7 +38,7 @@ class RunServiceStub:
     StartRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.StartRunRequest, _run_service_pb2.StartRunResponse]
     """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
     Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
-    asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    asked for REJECT), AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
     discards it in any case.
     """
@@ -53,7 +53,7 @@ class RunServiceStub:
     ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
     discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
     it is.
-    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     ReplayRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ReplayRunRequest, _run_service_pb2.ReplayRunResponse]
     """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
@@ -85,7 +85,7 @@ class RunServiceAsyncStub(RunServiceStub):
     StartRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.StartRunRequest, _run_service_pb2.StartRunResponse]  # type: ignore[assignment]
     """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
     Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
-    asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    asked for REJECT), AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
     discards it in any case.
     """
@@ -100,7 +100,7 @@ class RunServiceAsyncStub(RunServiceStub):
     ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
     discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
     it is.
-    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     ReplayRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ReplayRunRequest, _run_service_pb2.ReplayRunResponse]  # type: ignore[assignment]
     """ReplayRun drives a run that has ended anew, with its recorded messages in place of the model and of the tools, and tells
@@ -135,7 +135,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_run_service_pb2.StartRunResponse, _abc.Awaitable[_run_service_pb2.StartRunResponse]]:
         """StartRun stores a user message together with the run that will answer it, and returns once both are committed.
         Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with RUN_IN_PROGRESS (where the caller
-        asked for REJECT), AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        asked for REJECT), AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         Where several want to stop a run, by CancelRun, INTERRUPT or ROLLBACK, the first decides its stop_reason; ROLLBACK
         discards it in any case.
         """
@@ -174,7 +174,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         ones of its session. Its limits count anew, its agent is taken as it is then, and the notice of the failure is
         discarded. The run's user and admins of the tenant may do so. It can be repeated: a run that has not ended stays as
         it is.
-        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        Errors include: FAILED_PRECONDITION with RUN_NOT_FAILED, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
 
     @_abc_1.abstractmethod

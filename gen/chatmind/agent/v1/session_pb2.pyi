@@ -34,6 +34,8 @@ class Session(_message.Message):
     ACTIVE_RUN_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    PARENT_CALL_KEY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     agent_id: _builtins.str
@@ -44,6 +46,12 @@ class Session(_message.Message):
     """last_sequence is the sequence of its newest message; 0 while there is none. Output only."""
     active_run_id: _builtins.str
     """active_run_id is the run that has not ended yet and was started first; empty while there is none. Output only."""
+    parent_run_id: _builtins.str
+    """parent_run_id is, for the session of a sub-agent, the run that asked for it; empty where the user opened it. Such a
+    session takes no messages of the user's, and is deleted with the session of that run. Output only.
+    """
+    parent_call_key: _builtins.str
+    """parent_call_key is then the idempotency_key of the tool call that asked. Output only."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """create_time is when it was created. Output only."""
@@ -62,10 +70,12 @@ class Session(_message.Message):
         active_run_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        parent_run_id: _builtins.str = ...,
+        parent_call_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_run_id", b"active_run_id", "agent_id", b"agent_id", "create_time", b"create_time", "id", b"id", "last_sequence", b"last_sequence", "title", b"title", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_run_id", b"active_run_id", "agent_id", b"agent_id", "create_time", b"create_time", "id", b"id", "last_sequence", b"last_sequence", "parent_call_key", b"parent_call_key", "parent_run_id", b"parent_run_id", "title", b"title", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,7 @@ from chatmind.agent.v1 import run_pb2, run_service_pb2
 
 from services.agent.domain.drafts import MAX_TEXT_BYTES
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
-from services.agent.domain.run_models import Run, RunState, StopReason, WhenBusy
+from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
 from services.common.convert import from_time, to_text
 
 _STATES: Final = {
@@ -89,6 +89,11 @@ def from_run(value: Run) -> run_pb2.Run:
         attempt=value.attempt,
         create_time=from_time(value.create_time),
     )
+    if value.parent is not None:
+        told.parent_run_id, told.parent_call_key = value.parent.run_id, value.parent.call_key
+    if value.sub_usage != Usage():
+        told.sub_usage.input_tokens = value.sub_usage.input_tokens
+        told.sub_usage.output_tokens = value.sub_usage.output_tokens
     if value.offered is not None:
         told.offered.tools.extend(value.offered.tools)
         told.offered.knowledge_base_ids.extend(value.offered.knowledge_base_ids)

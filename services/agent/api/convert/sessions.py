@@ -6,9 +6,9 @@ from typing import Final
 from chatmind.agent.v1 import agent_service_pb2, session_pb2
 
 from services.agent.domain.messages import Citation, Message, Role
-from services.agent.domain.models import AgentId, Session
-from services.agent.domain.stores import Deleted
-from services.common.convert import from_json, from_time, required_id, to_text
+from services.agent.domain.models import AgentId, RunId, Session
+from services.agent.domain.stores import Deleted, Which
+from services.common.convert import canonical_id, from_json, from_time, required_id, to_text
 
 CHANGEABLE: Final = frozenset({"title"})
 """Paths of what may be changed in a session."""
@@ -30,6 +30,16 @@ def to_agent_id(value: session_pb2.Session) -> AgentId:
     return AgentId(required_id(value.agent_id, field="session.agent_id"))
 
 
+def to_which(request: agent_service_pb2.ListSessionsRequest) -> Which:
+    """Which sessions are asked for."""
+    parent = request.parent_run_id
+    return Which(
+        agent_id=AgentId(canonical_id(request.agent_id)) if request.agent_id else None,
+        parent_run_id=RunId(canonical_id(parent)) if parent else None,
+        sub_sessions=request.include_sub_sessions,
+    )
+
+
 def to_title(value: session_pb2.Session) -> str:
     """A session's title.
 
@@ -49,6 +59,8 @@ def from_session(value: Session) -> session_pb2.Session:
         active_run_id=value.active_run_id or "",
         create_time=from_time(value.create_time),
         update_time=from_time(value.update_time),
+        parent_run_id=value.parent_run_id or "",
+        parent_call_key=value.parent_call_key or "",
     )
 
 

@@ -19,7 +19,7 @@ from services.agent.domain.models import (
     Session,
     SessionId,
 )
-from services.agent.domain.run_models import Run, RunState
+from services.agent.domain.run_models import Run, RunState, Usage
 from services.agent.domain.stores import RequestKey
 from services.common.clock import Clock
 from services.common.errors import RequestIdReusedError
@@ -83,6 +83,33 @@ class MemoryDatabase:
         active = next((stored.run.id for stored in self.unfinished(session_id)), None)
         return replace(session, active_run_id=active)
 
+    def open_session(
+        self,
+        identity: Identity,
+        agent_id: AgentId,
+        *,
+        title: str,
+        parent: tuple[RunId, str] | None = None,
+    ) -> Session:
+        """A new session of a user's, or of a sub-agent, with the run and call that asked."""
+        now = self.clock()
+        session = Session(
+            id=SessionId(self.new_id()),
+            tenant=identity.tenant,
+            user_id=identity.user_id,
+            agent_id=agent_id,
+            title=title,
+            last_sequence=0,
+            active_run_id=None,
+            create_time=now,
+            update_time=now,
+            parent_run_id=parent and parent[0],
+            parent_call_key=parent and parent[1],
+        )
+        self.sessions[session.id] = session
+        self.messages[session.id] = []
+        return session
+
     def run(self, identity: Identity, run_id: RunId) -> StoredRun:
         """A run of the user's; NotFoundError where there is none."""
         stored = self.runs.get(run_id)
@@ -101,6 +128,23 @@ class MemoryDatabase:
     def unfinished(self, session_id: SessionId) -> Iterator[StoredRun]:
         """A session's runs that have not ended, in turn order."""
         return (stored for stored in self.runs_of(session_id) if not stored.run.state.final)
+
+    def subs(self, run_id: RunId) -> list[StoredRun]:
+        """The runs that a run has asked of other agents, the first one first."""
+        runs = (each for each in self.runs.values() if each.run.parent is not None)
+        return [each for each in runs if each.run.parent and each.run.parent.run_id == run_id]
+
+    def count_subs(self, stored: StoredRun) -> None:
+        """Bring what a run's sub-agents have used up to date."""
+        subs = self.subs(stored.run.id)
+        used = sum((sub.run.usage for sub in subs), Usage())
+        own = stored.run.usage - stored.run.sub_usage
+        stored.run = replace(
+            stored.run,
+            usage=own + used,
+            sub_usage=used,
+            sub_tool_calls=sum(len(sub.calls) + sub.run.sub_tool_calls for sub in subs),
+        )
 
     def earlier(self, identity: Identity, request: RequestKey, kind: Kind) -> str | None:
         """What a request made before, if it came before with the same content."""

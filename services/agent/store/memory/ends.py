@@ -5,7 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.endings import CANCELLED, INTERRUPTED, cut_off_word, last_messages
+from services.agent.domain.endings import (
+    CALLER_ENDED,
+    CANCELLED,
+    INTERRUPTED,
+    cut_off_word,
+    last_messages,
+    notice,
+    with_caller,
+)
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState, cut_off
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.run_models import RunState, StopReason, Usage
@@ -55,7 +63,16 @@ def end_run(
         end_time=moment,
     )
     database.line_up(session_id)
+    _end_subs(database, stored, ending)
     return messages
+
+
+def _end_subs(database: MemoryDatabase, stored: StoredRun, ending: Ending) -> None:
+    """End the runs of sub-agents that are not done, whoever holds them."""
+    for sub in [sub for sub in database.subs(stored.run.id) if not sub.run.state.final]:
+        asked = sub.run.cancel_reason is StopReason.CANCELLED
+        end_run(database, sub, CANCELLED if asked else with_caller(ending), [notice(CALLER_ENDED)])
+    database.count_subs(stored)
 
 
 def _open_calls(stored: StoredRun) -> list[ToolCall]:

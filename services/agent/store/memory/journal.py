@@ -55,6 +55,7 @@ class MemoryRunJournal:
     ) -> Sequence[Message]:
         stored = self._working()
         stored.run = replace(stored.run, state=then or stored.run.state)
+        self._db.count_subs(stored)
         messages = self._db.append(stored.run, drafts)
         results = {message.tool_call_id: message for message in messages}
         for call in self._calls(stored):

@@ -6,12 +6,14 @@ from datetime import timedelta
 
 from services.agent.domain.access import sees
 from services.agent.domain.chat import RunContext
-from services.agent.domain.errors import AgentDeletedError
+from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.ledger import ToolCallState
-from services.agent.domain.messages import Message
-from services.agent.domain.models import Agent, RunId
+from services.agent.domain.messages import Draft, Message, Role
+from services.agent.domain.models import Agent, MessageId, RunId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
-from services.agent.domain.run_models import Run, RunState
+from services.agent.domain.run_models import Parent, Run, RunState
+from services.agent.domain.sessions import title_of
+from services.agent.domain.sub_runs import Answered, Task
 from services.agent.store.memory.database import MemoryDatabase, StoredRun, bounded
 from services.agent.store.memory.journal import MemoryRunJournal, held_by, holds
 from services.common.identity import Identity
@@ -53,6 +55,13 @@ class MemoryRunQueue:
     def journal(self, claim: Claim) -> MemoryRunJournal:
         return MemoryRunJournal(self._db, claim)
 
+    async def ask(self, claim: Claim, task: Task, *, lease: timedelta) -> Claim | Answered:
+        caller = held_by(self._db, claim).run
+        if caller.cancel_requested:
+            raise FencedError
+        sub = self._asked(caller, task.call_key) or self._accept(caller, task)
+        return self._answered(sub) if sub.run.state.final else self._take(sub, lease)
+
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         standings = await self.standing(claims)
         for run_id in standings:
@@ -77,7 +86,8 @@ class MemoryRunQueue:
     def _lapsed(self) -> Iterator[StoredRun]:
         now = self._db.clock()
         for stored in self._db.runs.values():
-            if stored.lease_until is not None and stored.lease_until < now:
+            lapsed = stored.lease_until is not None and stored.lease_until < now
+            if lapsed and stored.run.parent is None:
                 yield stored
 
     def _take(self, stored: StoredRun, lease: timedelta) -> Claim:
@@ -88,6 +98,46 @@ class MemoryRunQueue:
         started = stored.run.start_time or self._db.clock()
         stored.run = replace(stored.run, state=RunState.PLANNING, start_time=started)
         return Claim(stored.run, stored.epoch, stored.crashes)
+
+    def _asked(self, caller: Run, call_key: str) -> StoredRun | None:
+        """The run that this call asked for before."""
+        for sub in self._db.subs(caller.id):
+            if sub.run.parent is not None and sub.run.parent.call_key == call_key:
+                return sub
+        return None
+
+    def _accept(self, caller: Run, task: Task) -> StoredRun:
+        """The run of a sub-agent in a session of its own."""
+        identity = Identity(caller.tenant, caller.user_id)
+        agent = self._db.agents.get(task.agent_id)
+        if agent is None or not sees(identity, agent):
+            raise AgentDeletedError.of(task.agent_id)
+        session = self._db.open_session(
+            identity, agent.id, title=title_of(task.text), parent=(caller.id, task.call_key)
+        )
+        callers = (*caller.callers, caller.agent_id)
+        run = Run(
+            id=RunId(self._db.new_id()),
+            session_id=session.id,
+            tenant=caller.tenant,
+            user_id=caller.user_id,
+            agent_id=agent.id,
+            message_id=MessageId(""),
+            turn=1,
+            state=RunState.IDLE,
+            create_time=self._db.clock(),
+            parent=Parent(caller.id, task.call_key, callers, task.limits),
+        )
+        [message] = self._db.append(run, [Draft(Role.USER, task.text)])
+        self._db.runs[run.id] = StoredRun(replace(run, message_id=message.id))
+        return self._db.runs[run.id]
+
+    def _answered(self, stored: StoredRun) -> Answered:
+        run = stored.run
+        said = [each for each in self._db.messages[run.session_id] if each.role is Role.ASSISTANT]
+        last = said[-1] if said else None
+        answer = None if last is None or last.tool_calls else last
+        return Answered(run, answer, len(stored.calls) + run.sub_tool_calls)
 
     def _agent(self, run: Run) -> Agent | None:
         agent = self._db.agents.get(run.agent_id)

@@ -9,6 +9,7 @@ from services.agent.domain.errors import (
     AgentDeletedError,
     RunInProgressError,
     RunNotFailedError,
+    SubSessionError,
     unknown,
 )
 from services.agent.domain.ledger import ToolCallRecord, read_position
@@ -75,6 +76,8 @@ class MemoryRunStore:
         if stored is None or not may_retry(identity, stored.run):
             raise unknown("run", run_id)
         run = stored.run
+        if run.parent is not None:
+            raise SubSessionError.of(run.session_id, run.parent.run_id)
         if not run.state.final:
             return run
         if run.state is not RunState.ERROR:
@@ -89,7 +92,7 @@ class MemoryRunStore:
             run.session_id,
             lambda message: message.run_id == run.id and message.role is Role.SYSTEM,
         )
-        stored.run = _retried(run, calls=len(stored.calls))
+        stored.run = _retried(run, calls=len(stored.calls) + run.sub_tool_calls)
         stored.crashes, stored.settings = 0, None
         self._db.line_up(run.session_id)
         return stored.run
@@ -103,6 +106,8 @@ class MemoryRunStore:
         return found[: page.size]
 
     def _admit(self, identity: Identity, session: Session, when_busy: WhenBusy) -> None:
+        if session.parent_run_id is not None:
+            raise SubSessionError.of(session.id, session.parent_run_id)
         if not self._has_agent(identity, session.agent_id):
             raise AgentDeletedError.of(session.agent_id)
         unfinished = list(self._db.unfinished(session.id))

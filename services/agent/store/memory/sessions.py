@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from services.agent.domain.errors import SubSessionError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, Session, SessionId
-from services.agent.domain.stores import Deleted, RequestKey
+from services.agent.domain.stores import OWN_SESSIONS, Deleted, RequestKey, Which
 from services.agent.store.memory.database import MemoryDatabase, bounded
 from services.common.errors import NotFoundError
 from services.common.identity import Identity
@@ -31,20 +32,7 @@ class MemorySessionStore:
             if first is not None:
                 return self._db.session(identity, SessionId(first))
         agent = self._db.agent(identity, agent_id)
-        now = self._db.clock()
-        session_id = SessionId(self._db.new_id())
-        self._db.sessions[session_id] = Session(
-            id=session_id,
-            tenant=identity.tenant,
-            user_id=identity.user_id,
-            agent_id=agent.id,
-            title=title,
-            last_sequence=0,
-            active_run_id=None,
-            create_time=now,
-            update_time=now,
-        )
-        self._db.messages[session_id] = []
+        session_id = self._db.open_session(identity, agent.id, title=title).id
         self._db.remember(identity, request, "create_session", session_id)
         return self._db.session(identity, session_id)
 
@@ -52,7 +40,7 @@ class MemorySessionStore:
         return self._db.session(identity, session_id)
 
     async def list(
-        self, identity: Identity, page: Page, *, agent_id: AgentId | None = None
+        self, identity: Identity, page: Page, which: Which = OWN_SESSIONS
     ) -> Sequence[Session]:
         owner = (identity.tenant, identity.user_id)
         found = [
@@ -60,7 +48,7 @@ class MemorySessionStore:
             for session in sorted(self._db.sessions.values(), key=lambda s: s.id, reverse=True)
             if (session.tenant, session.user_id) == owner
             and (not page.after or session.id < page.after[0])
-            and agent_id in (None, session.agent_id)
+            and _listed(session, which)
         ]
         return found[: page.size]
 
@@ -70,13 +58,30 @@ class MemorySessionStore:
         return self._db.session(identity, session_id)
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
-        self._db.session(identity, session_id)
+        session = self._db.session(identity, session_id)
+        if session.parent_run_id is not None:
+            raise SubSessionError.of(session_id, session.parent_run_id)
+        messages, runs = self._delete(session_id)
+        return Deleted(messages, runs, self._db.clock())
+
+    def _delete(self, session_id: SessionId) -> tuple[int, int]:
+        """Delete a session and those of its sub-agents; gives how many messages and runs."""
         runs = [stored.run.id for stored in self._db.runs_of(session_id)]
+        subs = [each.run.session_id for run_id in runs for each in self._db.subs(run_id)]
+        below = [self._delete(sub) for sub in subs]
         for run_id in runs:
             del self._db.runs[run_id]
-        messages = self._db.messages.pop(session_id)
         del self._db.sessions[session_id]
-        return Deleted(len(messages), len(runs), self._db.clock())
+        messages = len(self._db.messages.pop(session_id))
+        return messages + sum(each[0] for each in below), len(runs) + sum(each[1] for each in below)
+
+
+def _listed(session: Session, which: Which) -> bool:
+    if which.agent_id not in {None, session.agent_id}:
+        return False
+    if which.parent_run_id is not None:
+        return session.parent_run_id == which.parent_run_id
+    return which.sub_sessions or session.parent_run_id is None
 
 
 class MemoryMessageStore:

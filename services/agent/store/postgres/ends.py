@@ -6,11 +6,19 @@ from dataclasses import dataclass, field, replace
 from asyncpg import Record
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.endings import cut_off_word, last_messages
+from services.agent.domain.endings import (
+    CALLER_ENDED,
+    CANCELLED,
+    cut_off_word,
+    last_messages,
+    notice,
+    with_caller,
+)
 from services.agent.domain.errors import FencedError
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import SessionId, ToolCallId
-from services.agent.domain.run_models import Run, Usage
+from services.agent.domain.run_models import Run, StopReason, Usage
+from services.agent.store.postgres.asks import SUB_TOTALS
 from services.agent.store.postgres.inserts import (
     FREE,
     LOCKED,
@@ -21,7 +29,7 @@ from services.agent.store.postgres.inserts import (
     columns,
 )
 from services.agent.store.postgres.line import line_up
-from services.agent.store.postgres.rows import RUN, run_of
+from services.agent.store.postgres.rows import RUN, present, run_of
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.ids import NewId
 
@@ -44,14 +52,18 @@ WITH held AS MATERIALIZED (
         error_message = held.error_message, step_count = step_count + held.steps,
         input_tokens = run.input_tokens + held.input_tokens,
         output_tokens = run.output_tokens + held.output_tokens,
-        cancel_reason = NULL, lease_until = NULL, place = NULL, end_time = clock_timestamp()
+        cancel_reason = NULL, lease_until = NULL, place = NULL, end_time = clock_timestamp(),
+        sub_input_tokens = subs.input_tokens, sub_output_tokens = subs.output_tokens,
+        sub_tool_calls = subs.tool_calls
     FROM held
     JOIN locked ON locked.id = held.session_id
     JOIN free ON free.id = held.run_id
+    CROSS JOIN LATERAL ({SUB_TOTALS.format(run_id="held.run_id")}) AS subs
     WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.end_time IS NULL
       AND (run.lease_until IS NOT NULL) = held.held
       AND (run.cancel_reason IS NULL OR run.cancel_reason = held.stop_reason)
-      AND (NOT $26 OR NOT run.discarded AND locked.unfinished = 1)
+      AND (NOT $26 OR NOT run.discarded AND locked.unfinished = 1 AND NOT EXISTS (
+        SELECT FROM run AS sub WHERE sub.parent_run_id = held.run_id AND sub.end_time IS NULL))
       AND held.open_calls = (
         SELECT count(*) FROM tool_call
         WHERE tool_call.run_id = run.id AND tool_call.state IN ('planned', 'started'))
@@ -78,6 +90,23 @@ _OPEN_CALLS = """
 SELECT call_id, tool_name FROM tool_call
 WHERE run_id = $1 AND state IN ('planned', 'started')
 ORDER BY step, place
+"""
+# Those that somebody holds are taken from whoever that is: it cannot go on without the caller.
+_SUBS = f"""
+SELECT {RUN}, epoch, lease_until IS NOT NULL AS held FROM run
+WHERE parent_run_id = $1 AND end_time IS NULL
+ORDER BY id FOR UPDATE
+"""
+_SUB_SESSIONS = """
+SELECT session_id FROM run WHERE parent_run_id = $1 AND end_time IS NULL ORDER BY id
+"""
+_COUNT_SUBS = f"""
+UPDATE run SET
+    sub_input_tokens = subs.input_tokens, sub_output_tokens = subs.output_tokens,
+    sub_tool_calls = subs.tool_calls
+FROM ({SUB_TOTALS.format(run_id="$1")}) AS subs
+WHERE id = $1
+RETURNING {RUN}
 """
 _DISCARD = "UPDATE chat_message SET discarded = true WHERE session_id = $1 AND turn = $2"
 
@@ -113,7 +142,8 @@ async def finish_runs(
     """Commit the ends of some runs in one statement; gives the last messages of each.
 
     None for those that it leaves out, as they cannot be ended so: a lock would have to be waited
-    for, another run waits behind it, its messages are to be discarded, or it is no longer held.
+    for, another run waits behind it, its messages are to be discarded, a sub-agent is not done, or
+    it is no longer held.
     """
     writes = [_write(end, new_id) for end in ends]
     skipping = _END.replace(WAITING, SKIPPING)
@@ -162,7 +192,25 @@ async def end_run(lent: PooledConnection, end: End, *, new_id: NewId) -> tuple[R
         await lent.execute(_DISCARD, end.run.session_id, end.run.turn)
     if ended["unfinished"] > 1:
         await line_up(lent, end.run.session_id)
-    return run_of(ended), write.committed(ended)
+    run = await _end_subs(lent, end, new_id=new_id) or run_of(ended)
+    return run, write.committed(ended)
+
+
+async def _end_subs(lent: PooledConnection, end: End, *, new_id: NewId) -> Run | None:
+    """End the sub-agents' runs that are not done; gives the run with what they used, if any."""
+    sessions = await lent.fetch(_SUB_SESSIONS, end.run.id)
+    if not sessions:
+        return None
+    for row in sessions:
+        await lock_session(lent, row["session_id"])
+    for row in await lent.fetch(_SUBS, end.run.id):
+        sub = run_of(row)
+        ending = CANCELLED if sub.cancel_reason is StopReason.CANCELLED else with_caller(end.ending)
+        closing = [notice(CALLER_ENDED)]
+        await end_run(
+            lent, End(sub, row["epoch"], ending, closing, held=row["held"]), new_id=new_id
+        )
+    return run_of(present(await lent.fetchrow(_COUNT_SUBS, end.run.id)))
 
 
 def _write(end: End, new_id: NewId) -> Write:

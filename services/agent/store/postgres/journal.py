@@ -14,6 +14,7 @@ from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.store.codec import offered_to_json
+from services.agent.store.postgres.asks import SUB_TOTALS
 from services.agent.store.postgres.ends import End, finish_run, finish_runs
 from services.agent.store.postgres.inserts import (
     FREE,
@@ -97,10 +98,13 @@ WITH held AS MATERIALIZED (
 ), free AS MATERIALIZED (
     {FREE}
 ), written AS (
-    UPDATE run SET state = coalesce(held.state, run.state)
+    UPDATE run SET
+        state = coalesce(held.state, run.state), sub_input_tokens = subs.input_tokens,
+        sub_output_tokens = subs.output_tokens, sub_tool_calls = subs.tool_calls
     FROM held
     JOIN locked ON locked.id = held.session_id
     JOIN free ON free.id = held.run_id
+    CROSS JOIN LATERAL ({SUB_TOTALS.format(run_id="held.run_id")}) AS subs
     WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.lease_until IS NOT NULL
       AND run.cancel_reason IS NULL
     RETURNING run.id, run.session_id, run.turn, run.step_count, run.discarded,

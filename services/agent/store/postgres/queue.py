@@ -11,26 +11,29 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.models import RunId
 from services.agent.domain.queue import TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import StopReason
+from services.agent.domain.sub_runs import Answered, Task
+from services.agent.store.postgres.asks import ask
 from services.agent.store.postgres.contexts import ContextReader
 from services.agent.store.postgres.journal import JournalWriter, PostgresRunJournal
 from services.agent.store.postgres.rows import RUN, run_of
-from services.common.db import Pool, connection
+from services.common.db import Pool, connection, transaction
 from services.common.ids import NewId
 
-# Lapsed leases come first; of suspected runs there are $4 at most. What the agent is like when the
+# Lapsed leases come first, but for those of sub-agents, which whoever takes the run that asked for
+# them takes, too; of suspected runs there are $4 at most. What the agent is like when the
 # run is first taken stays with the run. OFFSET 0 keeps the planner from reading all runs that are
 # held, to join those in line with them.
 _CLAIM = f"""
 WITH suspected AS MATERIALIZED (
     SELECT id FROM run
     WHERE num_nonnulls(lease_until) = 1 AND lease_until < statement_timestamp()
-      AND crashes >= $3 - 1
+      AND crashes >= $3 - 1 AND parent_run_id IS NULL
     ORDER BY lease_until LIMIT least($2::bigint, $4::bigint)
     FOR UPDATE SKIP LOCKED
 ), lapsed AS MATERIALIZED (
     SELECT id FROM run
     WHERE num_nonnulls(lease_until) = 1 AND lease_until < statement_timestamp()
-      AND crashes < $3 - 1
+      AND crashes < $3 - 1 AND parent_run_id IS NULL
     ORDER BY lease_until LIMIT $2 - (SELECT count(*) FROM suspected)
     FOR UPDATE SKIP LOCKED
 ), next AS MATERIALIZED (
@@ -54,9 +57,15 @@ WHERE id = ANY (ARRAY (
     SELECT id FROM suspected UNION ALL SELECT id FROM lapsed UNION ALL SELECT id FROM next))
 RETURNING {RUN}, epoch, crashes
 """
+# A run is older than those of the sub-agents it asks, and locked before them, as everywhere.
 _RENEW = """
+WITH held AS MATERIALIZED (
+    SELECT run.id, held.epoch
+    FROM unnest($1::uuid[], $2::bigint[]) AS held (id, epoch) JOIN run USING (id)
+    ORDER BY run.id FOR NO KEY UPDATE OF run
+)
 UPDATE run SET lease_until = clock_timestamp() + $3
-FROM unnest($1::uuid[], $2::bigint[]) AS held (id, epoch)
+FROM held
 WHERE run.id = held.id AND run.epoch = held.epoch AND run.lease_until IS NOT NULL
 RETURNING run.id, run.cancel_reason, EXISTS (
     SELECT FROM agent
@@ -74,9 +83,11 @@ FROM run JOIN unnest($1::uuid[], $2::bigint[]) AS held (id, epoch)
     ON run.id = held.id AND run.epoch = held.epoch
 WHERE run.lease_until IS NOT NULL
 """
-# To the head of the line, unless another run of the session has come to stand in it.
+# To the head of the line, unless another run of the session has come to stand in it. The run of a
+# sub-agent stands in no line.
 _HAND_BACK = """
-UPDATE run SET state = 'idle', lease_until = NULL, place = CASE WHEN NOT EXISTS (
+UPDATE run SET state = 'idle', lease_until = NULL, place = CASE
+WHEN parent_run_id IS NULL AND NOT EXISTS (
     SELECT FROM run AS other WHERE other.session_id = run.session_id AND other.place IS NOT NULL
 ) THEN coalesce((
     SELECT first.place FROM run AS first
@@ -95,6 +106,7 @@ class PostgresRunQueue:
         self._pool = pool
         self._reader = ContextReader(pool)
         self._writer = JournalWriter(pool, new_id=new_id)
+        self._new_id = new_id
 
     @asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
@@ -122,6 +134,10 @@ class PostgresRunQueue:
 
     def journal(self, claim: Claim) -> PostgresRunJournal:
         return PostgresRunJournal(self._writer, claim)
+
+    async def ask(self, claim: Claim, task: Task, *, lease: timedelta) -> Claim | Answered:
+        async with transaction(self._pool) as lent:
+            return await ask(lent, claim, task, lease=lease, new_id=self._new_id)
 
     async def renew(self, claims: Sequence[Claim], *, lease: timedelta) -> Mapping[RunId, Standing]:
         async with connection(self._pool) as lent:

@@ -4,6 +4,7 @@ from services.agent.domain.depth import Depth
 from services.agent.domain.errors import (
     AgentDeletedError,
     RunNotFailedError,
+    SubSessionError,
     unknown,
 )
 from services.agent.domain.models import RunId
@@ -46,8 +47,9 @@ WITH counted AS (
 UPDATE run SET
     state = 'idle', stop_reason = NULL, error_reason = NULL, error_message = NULL,
     start_time = NULL, end_time = NULL, agent_settings = NULL, crashes = 0,
-    attempt = attempt + 1, spent_steps = step_count, spent_tokens = input_tokens + output_tokens,
-    spent_calls = (SELECT count(*) FROM tool_call WHERE tool_call.run_id = $1)
+    attempt = attempt + 1, spent_steps = step_count,
+    spent_tokens = input_tokens + output_tokens + sub_input_tokens + sub_output_tokens,
+    spent_calls = sub_tool_calls + (SELECT count(*) FROM tool_call WHERE tool_call.run_id = $1)
 WHERE id = $1
 RETURNING {RUN}
 """
@@ -64,6 +66,8 @@ async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId, d
     if row is None:
         raise unknown("run", run_id)
     run = run_of(row)
+    if run.parent is not None:
+        raise SubSessionError.of(run.session_id, run.parent.run_id)
     if not run.state.final:
         return run
     if run.state is not RunState.ERROR:

@@ -15,10 +15,19 @@ from services.agent.domain.models import (
     SessionId,
     ToolCallId,
 )
-from services.agent.domain.run_models import Run, RunError, RunState, Spent, StopReason, Usage
+from services.agent.domain.run_models import (
+    Parent,
+    Run,
+    RunError,
+    RunState,
+    Spent,
+    StopReason,
+    Usage,
+)
 from services.agent.store.codec import (
     calls_from_json,
     citations_from_json,
+    limits_from_json,
     offered_from_json,
     settings_from_json,
 )
@@ -40,6 +49,8 @@ run.id, run.session_id, run.tenant, run.user_id, run.agent_id, run.message_id, r
 run.stop_reason, run.step_count, run.input_tokens, run.output_tokens, run.offered,
 run.error_reason, run.error_message, run.cancel_reason, run.discarded, run.attempt,
 run.spent_steps, run.spent_calls, run.spent_tokens,
+run.sub_input_tokens, run.sub_output_tokens, run.sub_tool_calls,
+run.parent_run_id, run.parent_call_key, run.callers, run.parent_limits,
 run.create_time, run.start_time, run.end_time
 """
 """The columns of a run that is told of; it has others, among them all that its agent is told."""
@@ -77,6 +88,8 @@ def session_of(row: Record) -> Session:
         active_run_id=None if active is None else RunId(str(active)),
         create_time=row["create_time"],
         update_time=row["update_time"],
+        parent_run_id=None if row["parent_run_id"] is None else RunId(str(row["parent_run_id"])),
+        parent_call_key=row["parent_call_key"],
     )
 
 
@@ -104,6 +117,7 @@ def message_of(row: Record) -> Message:
 def run_of(row: Record) -> Run:
     """A row with the columns `RUN`."""
     cancel_reason, offered, error = row["cancel_reason"], row["offered"], row["error_reason"]
+    sub_usage = Usage(row["sub_input_tokens"], row["sub_output_tokens"])
     return Run(
         id=RunId(str(row["id"])),
         session_id=SessionId(str(row["session_id"])),
@@ -116,7 +130,9 @@ def run_of(row: Record) -> Run:
         create_time=row["create_time"],
         stop_reason=_STOP_REASONS.get(row["stop_reason"]),
         step_count=row["step_count"],
-        usage=Usage(row["input_tokens"], row["output_tokens"]),
+        usage=Usage(row["input_tokens"], row["output_tokens"]) + sub_usage,
+        sub_usage=sub_usage,
+        sub_tool_calls=row["sub_tool_calls"],
         offered=None if offered is None else offered_from_json(offered),
         error=None if error is None else RunError(error, row["error_message"]),
         cancel_reason=None if cancel_reason is None else StopReason(cancel_reason),
@@ -125,6 +141,18 @@ def run_of(row: Record) -> Run:
         before=Spent(row["spent_steps"], row["spent_calls"], row["spent_tokens"]),
         start_time=row["start_time"],
         end_time=row["end_time"],
+        parent=_parent_of(row),
+    )
+
+
+def _parent_of(row: Record) -> Parent | None:
+    if row["parent_run_id"] is None:
+        return None
+    return Parent(
+        run_id=RunId(str(row["parent_run_id"])),
+        call_key=row["parent_call_key"],
+        callers=tuple(AgentId(str(each)) for each in row["callers"]),
+        limits=limits_from_json(row["parent_limits"]),
     )
 
 

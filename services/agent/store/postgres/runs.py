@@ -7,6 +7,7 @@ from services.agent.domain.errors import (
     AgentDeletedError,
     QueueFullError,
     RunInProgressError,
+    SubSessionError,
     unknown,
 )
 from services.agent.domain.ledger import ToolCallRecord, read_position
@@ -86,6 +87,8 @@ class PostgresRunStore:
             first = await _first(lent, question)
             if first is not None:
                 return first
+            if outcome.asked_by is not None:
+                raise SubSessionError.of(session_id, outcome.asked_by)
             if not _stops(when_busy) or not outcome.unfinished:
                 raise await self._refusal(lent, question, outcome, when_busy)
         return await self._start_instead(question, discard=when_busy is WhenBusy.ROLLBACK)

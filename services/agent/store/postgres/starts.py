@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from services.agent.domain.depth import Depth
 from services.agent.domain.errors import unknown
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import AgentId, SessionId
+from services.agent.domain.models import AgentId, RunId, SessionId
 from services.agent.domain.run_models import Run
 from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import RequestKey
@@ -23,7 +23,8 @@ from services.common.ids import NewId
 
 _START = f"""
 WITH locked AS MATERIALIZED (
-    SELECT id, tenant, user_id, agent_id, last_sequence, unfinished FROM chat_session
+    SELECT id, tenant, user_id, agent_id, last_sequence, unfinished, parent_run_id
+    FROM chat_session
     WHERE tenant = $12 AND user_id = $13 AND id = $14
     FOR NO KEY UPDATE
 ), facts AS MATERIALIZED (
@@ -39,7 +40,7 @@ WITH locked AS MATERIALIZED (
     FROM locked
 ), admitted AS MATERIALIZED (
     SELECT locked.*, clock_timestamp() AS moment FROM locked, facts
-    WHERE has_agent AND unfinished < $18 AND of_tenant < $19
+    WHERE has_agent AND unfinished < $18 AND of_tenant < $19 AND parent_run_id IS NULL
 ), remembered AS (
     INSERT INTO request (tenant, user_id, kind, id, digest, result_id)
     SELECT tenant, user_id, 'start_run', $16, $17, $15 FROM admitted WHERE $16::uuid IS NOT NULL
@@ -65,7 +66,8 @@ WITH locked AS MATERIALIZED (
     {SAY}
 )
 SELECT
-    written.*, locked.agent_id AS with_agent, locked.unfinished, facts.has_agent, facts.of_tenant
+    written.*, locked.agent_id AS with_agent, locked.unfinished, facts.has_agent, facts.of_tenant,
+    locked.parent_run_id AS asked_by
 FROM locked CROSS JOIN facts LEFT JOIN written ON true
 """
 
@@ -96,12 +98,14 @@ class Refused:
         has_agent: whether the user sees it.
         unfinished: runs of the session.
         of_tenant: runs of the tenant, counted up to the limit.
+        asked_by: in a sub-agent's session, the run that asked for it.
     """
 
     agent_id: AgentId
     has_agent: bool
     unfinished: int
     of_tenant: int
+    asked_by: RunId | None
 
 
 async def try_start(
@@ -133,7 +137,8 @@ async def try_start(
         raise unknown("session", question.session_id)
     if row["id"] is None:
         agent_id = AgentId(str(row["with_agent"]))
-        return Refused(agent_id, row["has_agent"], row["unfinished"], row["of_tenant"])
+        asked_by = None if row["asked_by"] is None else RunId(str(row["asked_by"]))
+        return Refused(agent_id, row["has_agent"], row["unfinished"], row["of_tenant"], asked_by)
     run = run_of(row)
     [message] = Write(run, 0, [draft], [message_id]).committed(row)
     return run, message
