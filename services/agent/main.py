@@ -21,11 +21,13 @@ from services.agent.clients.model_access import ModelsFileError
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
 from services.agent.clients.models_file import ModelSettings, load_models
+from services.agent.clients.sql.file import load_databases
+from services.agent.clients.sql.opening import open_databases
 from services.agent.clients.web import WebClient
 from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
 from services.agent.domain.places import Places
-from services.agent.domain.ports import ModelRegistry, Tool
+from services.agent.domain.ports import ModelRegistry, SqlDatabase, Tool
 from services.agent.domain.queue import RunQueue
 from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
@@ -37,6 +39,7 @@ from services.agent.domain.tools.fetch.tool import HttpFetch
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
+from services.agent.domain.tools.sql.tool import QuerySql
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.agent.domain.watch.watch import Watch
@@ -197,16 +200,19 @@ async def _parts(
     registry = await stack.enter_async_context(
         open_models(models, timeouts=timeouts, places=places)
     )
-    offered = Tools([QueryKnowledge(knowledge), *_built_in(settings), *tools])
+    databases = await open_databases(load_databases(settings.sql_file, os.environ), pool)
+    offered = Tools([QueryKnowledge(knowledge), *_built_in(settings, databases), *tools])
     return _Parts(settings, pool, bus, knowledge, registry, offered, places)
 
 
-def _built_in(settings: AgentServiceSettings) -> Iterator[Tool]:
+def _built_in(settings: AgentServiceSettings, databases: Sequence[SqlDatabase]) -> Iterator[Tool]:
     """The tools of every process, and those that its operator has turned on."""
     yield current_time_tool(now)
     yield calculator_tool()
     if settings.fetch_rules:
         yield HttpFetch(WebClient(), settings.fetch_rules)
+    if databases:
+        yield QuerySql(databases)
 
 
 async def _register(

@@ -16,9 +16,10 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import KnowledgeBaseId, ToolCallId
+from services.agent.domain.models import KnowledgeBaseId, RunId, ToolCallId
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.domain.tools.fetch.urls import Url
+from services.agent.domain.tools.sql.tables import Rows, Table
 from services.common.identity import Identity
 from services.common.text import Json
 
@@ -123,6 +124,30 @@ class Web(Protocol):
 
         Raises:
             FailedToolError: the page cannot be had, or its host has addresses that are not public.
+        """
+
+
+class SqlDatabase(Protocol):
+    """Another database than ChatMind's own, as far as a role may read it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def description(self) -> str:
+        """What is in it; may be empty."""
+
+    @property
+    def tables(self) -> Sequence[Table] | None:
+        """What can be read; None where it has not been reached yet."""
+
+    async def query(self, sql: str, *, run_id: RunId) -> Rows:
+        """What one query brings, within the bounds of this database.
+
+        Raises:
+            RetryToolError: it is no single query, wrong, or takes too long.
+            FailedToolError: it is not permitted, or the database cannot be asked.
         """
 
 
