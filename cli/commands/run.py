@@ -33,8 +33,10 @@ def list_runs(
     runs = list(listed(gateway.runs.ListRuns, request, lambda page: page.runs))
     output.table(
         runs,
-        columns=("STATE", "REASON", "STEPS", "CREATED", "ID"),
-        rows=((_state(r), _reason(r), str(r.step_count), _created(r), r.id) for r in runs),
+        columns=("STATE", "REASON", "STEPS", "COST", "CREATED", "ID"),
+        rows=(
+            (_state(r), _reason(r), str(r.step_count), _cost(r), _created(r), r.id) for r in runs
+        ),
     )
 
 
@@ -134,6 +136,14 @@ def _state(run: run_pb2.Run) -> str:
     if run.discarded:
         return f"{state}, discarded"
     return f"{state}, to be cancelled" if run.cancel_requested else state
+
+
+def _cost(run: run_pb2.Run) -> str:
+    """To a ten-thousandth, rounded up, so that only what costs nothing is 0."""
+    if not run.usage.HasField("cost"):
+        return ""
+    whole, parts = divmod(-(-run.usage.cost.nanos // 100_000), 10_000)
+    return f"{whole}.{parts:04d} {run.usage.cost.currency}"
 
 
 def _reason(run: run_pb2.Run) -> str:

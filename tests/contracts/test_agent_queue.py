@@ -18,7 +18,7 @@ from services.agent.domain.models import (
 )
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Caution, Standing
-from services.agent.domain.run_models import Offered, RunError, RunState, StopReason, Usage
+from services.agent.domain.run_models import Cost, Offered, RunError, RunState, StopReason, Usage
 from services.common.identity import Identity
 from services.common.ids import new_id
 from tests.contracts.agent_stores import (
@@ -356,6 +356,27 @@ class TestJournal:
         assert (2, Usage(30, 5), offered) == (ended.step_count, ended.usage, ended.offered)
         session = await stores.sessions.get(ALICE, run.session_id)
         assert (session.last_sequence, session.active_run_id) == (4, None)
+
+    async def test_what_is_used_adds_up(self, stores: Stores) -> None:
+        run = await stores.started()
+        journal = stores.queue.journal(await stores.claimed())
+        euros, dollars = Cost("EUR", 10**10), Cost("USD", 5)
+
+        told = []
+        for number, cost in enumerate((None, euros, euros, None)):
+            asked = asking(call(f"c{number}"))
+            await journal.append_assistant(asked, usage=Usage(10, 5, 4, 3, cost))
+            told.append((await stores.runs.get(ALICE, run.id)).usage)
+        await journal.finish(ENDED, [answer()], usage=Usage(1, 1, 1, 1, dollars), steps=1)
+        told.append((await stores.runs.get(ALICE, run.id)).usage)
+
+        assert told == [
+            Usage(10, 5, 4, 3),
+            Usage(20, 10, 8, 6, euros),
+            Usage(30, 15, 12, 9, Cost("EUR", 2 * 10**10)),
+            Usage(40, 20, 16, 12, Cost("EUR", 2 * 10**10)),
+            Usage(41, 21, 17, 13, dollars),
+        ]
 
     async def test_what_was_offered_stays_until_it_is_offered_anew(self, stores: Stores) -> None:
         run = await stores.started()

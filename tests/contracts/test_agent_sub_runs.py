@@ -16,7 +16,7 @@ from services.agent.domain.errors import (
 from services.agent.domain.messages import Role
 from services.agent.domain.models import Agent, AgentId, RunLimits
 from services.agent.domain.queue import Claim
-from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
+from services.agent.domain.run_models import Cost, Run, RunState, StopReason, Usage, WhenBusy
 from services.agent.domain.stores import Which
 from services.agent.domain.sub_runs import Answered, Task
 from services.common.errors import NotFoundError
@@ -265,6 +265,21 @@ class TestUsage:
         assert (run.usage, run.sub_usage) == (Usage(125, 13), Usage(25, 3))
         assert run.sub_tool_calls == 1
         assert (await case.now(sub.run)).sub_usage == Usage(5, 1)
+
+    async def test_all_of_it_counts(self, case: Case) -> None:
+        used = Usage(20, 5, 4, 3, Cost("EUR", 7))
+        caller = case.stores.queue.journal(case.caller)
+        await caller.append_assistant(asking(call("k")), usage=used)
+        sub = await case.ask()
+        below = await case.ask("k2", of=sub)
+        for each in (below, sub):
+            await case.stores.queue.journal(each).finish(ENDED, [answer()], usage=used)
+        await caller.append_tool_results([result_of(call("k"))])
+
+        run = await case.now(case.caller.run)
+
+        assert run.usage == used + used + used
+        assert run.sub_usage == used + used
 
     async def test_what_was_cut_off_counts_too(self, case: Case) -> None:
         sub = await case.ask()

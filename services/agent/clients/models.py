@@ -93,6 +93,7 @@ def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
         context_tokens=settings.context_tokens,
         tool_protocol=settings.tool_protocol,
         default=default,
+        prices=settings.prices,
     )
 
 

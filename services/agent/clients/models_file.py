@@ -9,6 +9,11 @@
     send_reasoning = false                      # thoughts must come back with the messages
     stream = false                              # replies come in pieces; some models need it
     max_concurrent = 16                         # calls at once; others wait
+    [models.deepseek-chat.prices]               # of a million tokens
+    currency = "USD"
+    input = 0.27
+    cached_input = 0.07                         # as input, if left out
+    output = 1.10
 
     [models.local]
     [[models.local.endpoints]]                  # several: the next is asked where one cannot be …
@@ -32,6 +37,7 @@ The first one is the default.
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -54,11 +60,14 @@ from services.agent.clients.model_access import (
 )
 from services.agent.clients.offline_model import OFFLINE_MODEL
 from services.agent.domain.chat import ToolProtocol
+from services.agent.domain.prices import Prices
 
 OPENAI_URL: Final = f"https://{OPENAI_HOST}/v1"
 OPENAI_MODEL: Final = "gpt-5.4-mini"
 
 _OF_ENDPOINTS: Final = ("base_url", "api_key_env", "max_concurrent")
+_NANOS: Final = 10**9
+_Price = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=9)]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+\S*$", max_length=2000)]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 _URL: TypeAdapter[str] = TypeAdapter(_Url)
@@ -101,6 +110,7 @@ class ModelSettings:
         tool_protocol: how it asks for tools.
         send_reasoning: its thoughts must come back with its messages.
         stream: its replies are asked for in pieces.
+        prices: what its tokens cost; None where that is not known.
     """
 
     name: str
@@ -109,6 +119,7 @@ class ModelSettings:
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     send_reasoning: bool = False
     stream: bool = False
+    prices: Prices | None = None
 
 
 def load_models(path: Path | None, environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:
@@ -126,6 +137,11 @@ def load_models(path: Path | None, environ: Mapping[str, str]) -> tuple[ModelSet
     models = _read(path).models
     if OFFLINE_MODEL in models:
         raise ModelsFileError(f"{path}: models.{OFFLINE_MODEL}: the built-in model has this name")
+    currencies = {model.prices.currency for model in models.values() if model.prices}
+    if len(currencies) > 1:
+        raise ModelsFileError(
+            f"{path}: prices are in two currencies: {', '.join(sorted(currencies))}"
+        )
     return tuple(
         _settings(name, model, environ=environ, where=f"{path}: models.{name}")
         for name, model in models.items()
@@ -165,11 +181,19 @@ class _PoolEndpoint(_Endpoint):
     weight: int | None = Field(default=None, ge=1, le=1000)
 
 
+class _Prices(_Strict):
+    currency: str = Field(pattern="^[A-Z]{3}$")
+    input: _Price
+    cached_input: _Price | None = None
+    output: _Price
+
+
 class _Model(_Endpoint):
     context_tokens: int = Field(default=0, ge=0, le=100_000_000)
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     send_reasoning: bool = False
     stream: bool = False
+    prices: _Prices | None = None
     endpoints: tuple[_PoolEndpoint, ...] = Field(default=(), max_length=16)
 
 
@@ -179,7 +203,9 @@ class _File(_Strict):
 
 def _read(path: Path) -> _File:
     try:
-        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _File.model_validate(
+            tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+        )
     except OSError as error:
         raise ModelsFileError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -234,6 +260,19 @@ def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: st
         tool_protocol=model.tool_protocol,
         send_reasoning=model.send_reasoning,
         stream=model.stream,
+        prices=_prices(model.prices),
+    )
+
+
+def _prices(given: _Prices | None) -> Prices | None:
+    if given is None:
+        return None
+    cached = given.input if given.cached_input is None else given.cached_input
+    return Prices(
+        given.currency,
+        input_nanos=int(given.input * _NANOS),
+        cached_input_nanos=int(cached * _NANOS),
+        output_nanos=int(given.output * _NANOS),
     )
 
 

@@ -7,7 +7,7 @@ This is the one place where a request is repeated.
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -29,6 +29,7 @@ from services.agent.domain.chat import (
 )
 from services.agent.domain.errors import ModelUnavailableError
 from services.agent.domain.places import Places
+from services.agent.domain.prices import priced
 from services.common.clock import Clock
 from services.common.clock import now as wall_clock
 
@@ -183,6 +184,8 @@ class OpenAIModel:
             )
             check_status(response)
             reply = read_reply(response.body)
+            if reply.usage is not None:
+                reply = replace(reply, usage=priced(reply.usage, self._info.prices))
             return with_calls_of_text(reply, request, self._info.tool_protocol)
         except Exception as error:
             if isinstance(error, OutOfTimeError):

@@ -17,6 +17,7 @@ from services.agent.domain.run_models import Usage
 from services.common.text import clean
 
 _MOST_ID_CHARS: Final = 64
+_MOST_TOKENS: Final = 10**9
 _FINISH_REASONS: Final[Mapping[object, FinishReason]] = {
     "stop": FinishReason.STOP,
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -138,11 +139,18 @@ def _usage(value: object) -> Usage | None:
     usage = mapping(value)
     if usage is None:
         return None
-    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+    read, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    of_read = mapping(usage.get("prompt_tokens_details")) or {}
+    of_written = mapping(usage.get("completion_tokens_details")) or {}
+    # DeepSeek's name for the former, which it had first.
+    cached = _count(of_read.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens"))
+    thought = _count(of_written.get("reasoning_tokens"))
+    return Usage(read, written, min(cached, read), min(thought, written))
 
 
 def _count(value: object) -> int:
-    return max(value, 0) if isinstance(value, int) else 0
+    """A number of tokens that a store can keep; 0 for what is none."""
+    return min(max(value, 0), _MOST_TOKENS) if isinstance(value, int) else 0
 
 
 def _finish_reason(value: object) -> FinishReason:

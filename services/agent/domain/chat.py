@@ -15,6 +15,7 @@ from services.agent.domain.models import (
     SessionId,
     ToolCallId,
 )
+from services.agent.domain.prices import Prices
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.domain.sub_runs import AskAgent
 from services.common.identity import Identity
@@ -75,6 +76,7 @@ class ModelInfo:
         context_tokens: how much it reads at once; 0 where that is not known.
         tool_protocol: how it asks for tools.
         default: an empty name stands for it.
+        prices: what its tokens cost; None where that is not known.
         endpoints: its servers as they are now, where a registry lists it; empty for a built-in one.
     """
 
@@ -84,6 +86,7 @@ class ModelInfo:
     context_tokens: int = 0
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     default: bool = False
+    prices: Prices | None = None
     endpoints: tuple[EndpointInfo, ...] = ()
 
 

@@ -50,31 +50,74 @@ class StopReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What something costs.
+
+    Attributes:
+        currency: in the three letters of ISO 4217.
+        nanos: billionths of a unit of it.
+    """
+
+    currency: str
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens that a model processed.
 
     Attributes:
         input_tokens: what it read.
         output_tokens: what it wrote.
+        cached_input_tokens: those of `input_tokens` that its server had read before.
+        reasoning_tokens: those of `output_tokens` that were thoughts.
+        cost: at the prices that were configured then; None where there were none.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_input_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: Cost | None = None
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """What it read and wrote together."""
         return self.input_tokens + self.output_tokens
 
     def __sub__(self, other: "Usage") -> "Usage":
+        """What is left without a part of it."""
         return Usage(
-            self.input_tokens - other.input_tokens, self.output_tokens - other.output_tokens
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cached_input_tokens - other.cached_input_tokens,
+            self.reasoning_tokens - other.reasoning_tokens,
+            _difference(self.cost, other.cost),
         )
 
     def __add__(self, other: "Usage") -> "Usage":
+        """Both together; of costs in two currencies only the later one's can be told."""
         return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            _sum(self.cost, other.cost),
         )
+
+
+def _difference(whole: Cost | None, part: Cost | None) -> Cost | None:
+    if whole is None or part is None or whole.currency != part.currency:
+        return whole
+    return Cost(whole.currency, whole.nanos - part.nanos)
+
+
+def _sum(first: Cost | None, later: Cost | None) -> Cost | None:
+    if first is None or later is None:
+        return later or first
+    if first.currency != later.currency:
+        return later
+    return Cost(later.currency, first.nanos + later.nanos)
 
 
 @dataclass(frozen=True, slots=True)

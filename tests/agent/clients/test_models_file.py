@@ -11,6 +11,7 @@ from services.agent.clients.models_file import (
     load_models,
 )
 from services.agent.domain.chat import ToolProtocol
+from services.agent.domain.prices import Prices
 
 DEEPSEEK = """
 [models.deepseek-chat]
@@ -109,6 +110,30 @@ class TestFile:
             ),
             ("[models.a]\n" + "[[models.a.endpoints]]\n" * 17, "models.a.endpoints: "),
             ("[models.a]\nmax_concurrent = 0", "models.a.max_concurrent: "),
+            (
+                '[models.a.prices]\ncurrency = "EUR"\ninput = -1\noutput = 1',
+                "models.a.prices.input: ",
+            ),
+            (
+                '[models.a.prices]\ncurrency = "euro"\ninput = 1\noutput = 1',
+                "models.a.prices.currency: ",
+            ),
+            (
+                '[models.a.prices]\ncurrency = "EUR"\ninput = nan\noutput = 1',
+                "models.a.prices.input: ",
+            ),
+            ("[models.a.prices]\ninput = 1\noutput = 1", "models.a.prices.currency: "),
+            (
+                "\n".join(
+                    f'[models.{name}.prices]\ncurrency = "{currency}"\ninput = 1\noutput = 1'
+                    for name, currency in (("a", "EUR"), ("b", "USD"))
+                ),
+                "prices are in two currencies: EUR, USD",
+            ),
+            (
+                '[models.a.prices]\ncurrency = "EUR"\ninput = 0.0000000001\noutput = 1',
+                "models.a.prices.input: ",
+            ),
             ("[models.a]\nweight = 1", "models.a.weight: unknown key"),
             (
                 "[models.a]\nmax_concurrent = 1\n[[models.a.endpoints]]",
@@ -137,6 +162,16 @@ class TestFile:
 
         assert told in str(error.value)
         assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("cached", "nanos"), [("cached_input = 0.07", 70_000_000), ("", 270_000_000)]
+    )
+    def test_prices_are_read_exactly(self, path: Path, cached: str, nanos: int) -> None:
+        path.write_text(
+            f'[models.a.prices]\ncurrency = "USD"\ninput = 0.27\noutput = 1.1\n{cached}'
+        )
+
+        assert load_models(path, {})[0].prices == Prices("USD", 270_000_000, nanos, 1_100_000_000)
 
     def test_rules_of_endpoints_are_read(self, path: Path) -> None:
         path.write_text(POOL)

@@ -28,7 +28,8 @@ from services.agent.domain.errors import (
 from services.agent.domain.messages import Role
 from services.agent.domain.models import AgentSettings, RunLimits
 from services.agent.domain.ports import Model
-from services.agent.domain.run_models import StopReason, Usage
+from services.agent.domain.prices import Prices
+from services.agent.domain.run_models import Cost, StopReason, Usage
 from tests.agent.dialogue import CASES
 from tests.agent.scripted_model import (
     EMPTY_CHOICES,
@@ -72,11 +73,12 @@ async def opened(
     max_reply_bytes: int = 16 * 1024 * 1024,
     stream: bool = False,
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE,
+    prices: Prices | None = None,
 ) -> AsyncIterator[Model]:
     """A model of these endpoints."""
     endpoints = tuple(EndpointSettings(url, "scripted", KEY) for url in urls)
     async with open_models(
-        [ModelSettings("m", endpoints, tool_protocol=tool_protocol, stream=stream)],
+        [ModelSettings("m", endpoints, tool_protocol=tool_protocol, stream=stream, prices=prices)],
         timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
         retries=retries,
         policy=policy or BreakerPolicy(rest_seconds=0.01),
@@ -102,6 +104,15 @@ class TestReplies:
             "model": "scripted",
             "messages": [{"role": "user", "content": "Hello?"}],
         }
+
+    async def test_what_it_costs_is_told(self, server: ScriptedModel) -> None:
+        server.script(says("On b1."))
+        prices = Prices("EUR", 1_000_000_000, 0, 2_000_000_000)
+
+        async with opened(server.base_url, prices=prices) as model:
+            reply = await model.complete(QUESTION)
+
+        assert reply.usage == Usage(10, 5, cost=Cost("EUR", 20_000))
 
     async def test_tool_calls_come_as_they_were_written(self, server: ScriptedModel) -> None:
         server.script(calls(("c1", "look", '{"a": '), ("c2", "look", "")))

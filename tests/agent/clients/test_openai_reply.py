@@ -115,6 +115,36 @@ class TestMore:
             {"content": "x"}, usage={"prompt_tokens": 3, "completion_tokens": None}
         ).usage == (Usage(3, 0))
 
+    @pytest.mark.parametrize(
+        ("told", "usage"),
+        [
+            (
+                {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 7,
+                    "prompt_tokens_details": {"cached_tokens": 4},
+                    "completion_tokens_details": {"reasoning_tokens": 5},
+                },
+                Usage(9, 7, 4, 5),
+            ),
+            (
+                {"prompt_tokens": 9, "completion_tokens": 7, "prompt_cache_hit_tokens": 6},
+                Usage(9, 7, 6),
+            ),
+            (
+                {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 99}},
+                Usage(9, 0, 9),
+            ),
+            ({"prompt_tokens": 9, "prompt_tokens_details": [4]}, Usage(9)),
+            ({"prompt_tokens": -1, "completion_tokens": 10**30}, Usage(0, 10**9)),
+            ({"prompt_tokens": "9", "completion_tokens": 1.5}, Usage()),
+        ],
+    )
+    def test_parts_of_usage_are_read_as_each_server_tells_them(
+        self, told: dict[str, Any], usage: Usage
+    ) -> None:
+        assert read({"content": "x"}, usage=told).usage == usage
+
 
 class TestNoReply:
     @pytest.mark.parametrize(

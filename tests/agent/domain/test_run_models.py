@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from services.agent.domain.models import AgentId, MessageId, RunId, RunLimits, SessionId
-from services.agent.domain.run_models import Run, RunState, Spent, StopReason, Usage
+from services.agent.domain.run_models import Cost, Run, RunState, Spent, StopReason, Usage
 
 RUN = Run(
     id=RunId("r"),
@@ -40,6 +40,23 @@ class TestRun:
 
 
 class TestUsage:
-    def test_it_adds_up(self) -> None:
-        assert Usage(11, 22) == Usage(1, 2) + Usage(10, 20)
-        assert Usage(1, 2).total == 3
+    def test_all_of_it_adds_up(self) -> None:
+        both = Usage(1, 2, 3, 4, Cost("EUR", 5)) + Usage(10, 20, 30, 40, Cost("EUR", 50))
+
+        assert both == Usage(11, 22, 33, 44, Cost("EUR", 55))
+        assert both.total == 33
+
+    def test_a_cost_that_is_not_known_changes_none(self) -> None:
+        cost = Cost("EUR", 5)
+
+        assert (Usage(cost=cost) + Usage()).cost == (Usage() + Usage(cost=cost)).cost == cost
+        assert (Usage() + Usage()).cost is None
+
+    def test_of_two_currencies_the_later_is_told(self) -> None:
+        assert (Usage(cost=Cost("EUR", 5)) + Usage(cost=Cost("USD", 7))).cost == Cost("USD", 7)
+
+    def test_what_was_added_can_be_taken_away(self) -> None:
+        first, second = Usage(1, 2, 3, 4, Cost("EUR", 5)), Usage(6, 7, 8, 9, Cost("EUR", 1))
+
+        assert first + second - second == first
+        assert (first - Usage(1)).cost == first.cost

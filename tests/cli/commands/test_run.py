@@ -22,6 +22,7 @@ def failed(state: State) -> None:
         state=RunState.STATE_ERROR,
         stop_reason=Run.STOP_REASON_MODEL_ERROR,
         error=run_pb2.RunError(reason="MODEL_UNAVAILABLE", message="关机了"),
+        usage=run_pb2.Usage(cost=run_pb2.Cost(currency="EUR", nanos=70)),
     )
 
 
@@ -49,6 +50,18 @@ class TestList:
 
         assert [json.loads(line)["id"] for line in lines] == ["r2", "r1"]
 
+    @pytest.mark.parametrize(
+        ("nanos", "told"),
+        [(0, "0.0000 EUR"), (1, "0.0001 EUR"), (1_250_000_000, "1.2500 EUR")],
+    )
+    def test_what_they_cost_is_told(
+        self, chatmind: Chatmind, state: State, nanos: int, told: str
+    ) -> None:
+        cost = run_pb2.Cost(currency="EUR", nanos=nanos)
+        state.runs = [Run(id="r1", usage=run_pb2.Usage(cost=cost))]
+
+        assert f" {told} " in chatmind("run", "list", "--session", SESSION_ID).stdout
+
     def test_of_what_is_no_session_there_are_none(self, chatmind: Chatmind) -> None:
         result = chatmind("run", "list", "--session", "xyz")
 
@@ -61,6 +74,7 @@ class TestGet:
         shown = chatmind("run", "get", RUN_ID).stdout
 
         assert '"message": "关机了"' in shown
+        assert '"currency": "EUR"' in shown
         assert json.loads(shown) == json.loads(chatmind("run", "get", RUN_ID, "--json").stdout)
 
 

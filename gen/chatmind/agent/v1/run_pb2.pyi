@@ -288,23 +288,65 @@ class Usage(_message.Message):
 
     INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    REASONING_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     input_tokens: _builtins.int
     """input_tokens is what it read."""
     output_tokens: _builtins.int
     """output_tokens is what it wrote."""
+    cached_input_tokens: _builtins.int
+    """cached_input_tokens are those of input_tokens that its server had read before, as far as it says so."""
+    reasoning_tokens: _builtins.int
+    """reasoning_tokens are those of output_tokens that were thoughts, as far as its server says so."""
+    @_builtins.property
+    def cost(self) -> Global___Cost:
+        """cost is what that costs, by the prices that were configured at the time; unset where there were none. If the currency
+        was changed meanwhile, it is the cost since then.
+        """
+
     def __init__(
         self,
         *,
         input_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
+        cached_input_tokens: _builtins.int = ...,
+        reasoning_tokens: _builtins.int = ...,
+        cost: Global___Cost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_tokens", b"input_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_input_tokens", b"cached_input_tokens", "cost", b"cost", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "reasoning_tokens", b"reasoning_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Usage: _TypeAlias = Usage  # noqa: Y015
+
+@_typing.final
+class Cost(_message.Message):
+    """Cost is an amount of money."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    NANOS_FIELD_NUMBER: _builtins.int
+    currency: _builtins.str
+    """currency is its code of three letters in ISO 4217."""
+    nanos: _builtins.int
+    """nanos are billionths of a unit of the currency."""
+    def __init__(
+        self,
+        *,
+        currency: _builtins.str = ...,
+        nanos: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["currency", b"currency", "nanos", b"nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Cost: _TypeAlias = Cost  # noqa: Y015
 
 @_typing.final
 class Offered(_message.Message):

@@ -81,9 +81,7 @@ def from_run(value: Run) -> run_pb2.Run:
         state=_STATES[value.state],
         stop_reason=from_stop_reason(value.stop_reason),
         step_count=value.step_count,
-        usage=run_pb2.Usage(
-            input_tokens=value.usage.input_tokens, output_tokens=value.usage.output_tokens
-        ),
+        usage=_from_usage(value.usage),
         cancel_requested=value.cancel_requested,
         discarded=value.discarded,
         attempt=value.attempt,
@@ -92,8 +90,7 @@ def from_run(value: Run) -> run_pb2.Run:
     if value.parent is not None:
         told.parent_run_id, told.parent_call_key = value.parent.run_id, value.parent.call_key
     if value.sub_usage != Usage():
-        told.sub_usage.input_tokens = value.sub_usage.input_tokens
-        told.sub_usage.output_tokens = value.sub_usage.output_tokens
+        told.sub_usage.CopyFrom(_from_usage(value.sub_usage))
     if value.offered is not None:
         told.offered.tools.extend(value.offered.tools)
         told.offered.knowledge_base_ids.extend(value.offered.knowledge_base_ids)
@@ -104,6 +101,18 @@ def from_run(value: Run) -> run_pb2.Run:
         told.start_time.FromDatetime(value.start_time)
     if value.end_time is not None:
         told.end_time.FromDatetime(value.end_time)
+    return told
+
+
+def _from_usage(value: Usage) -> run_pb2.Usage:
+    told = run_pb2.Usage(
+        input_tokens=value.input_tokens,
+        output_tokens=value.output_tokens,
+        cached_input_tokens=value.cached_input_tokens,
+        reasoning_tokens=value.reasoning_tokens,
+    )
+    if value.cost is not None:
+        told.cost.currency, told.cost.nanos = value.cost.currency, value.cost.nanos
     return told
 
 

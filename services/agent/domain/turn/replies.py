@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
 from services.agent.domain.endings import notice
 from services.agent.domain.messages import Citation, Draft, Role, ToolCall
-from services.agent.domain.run_models import RunState
+from services.agent.domain.run_models import RunState, Usage
 from services.agent.domain.turn.citations import answer_citations
 from services.common.text import Json
 
@@ -62,12 +62,21 @@ def _metadata(reply: ModelReply, model: str) -> dict[str, Json]:
         "model": model,
         "served_model": reply.model if reply.model != model else "",
         "finish_reason": reply.finish_reason.value,
-        "usage": {
-            "input_tokens": reply.usage.input_tokens,
-            "output_tokens": reply.usage.output_tokens,
-        }
-        if reply.usage
-        else None,
+        "usage": _usage(reply.usage) if reply.usage else None,
         "reasoning": reply.reasoning,
     }
     return {key: value for key, value in known.items() if value}
+
+
+def _usage(usage: Usage) -> Json:
+    told: dict[str, Json] = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+    if usage.cached_input_tokens:
+        told["cached_input_tokens"] = usage.cached_input_tokens
+    if usage.reasoning_tokens:
+        told["reasoning_tokens"] = usage.reasoning_tokens
+    if usage.cost is not None:
+        told["cost"] = {"currency": usage.cost.currency, "nanos": usage.cost.nanos}
+    return told

@@ -15,6 +15,7 @@ from services.agent.domain.chat import (
 )
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import AgentSettings, ModelOptions
+from services.agent.domain.prices import Prices, priced
 from services.agent.domain.run_models import Usage
 from services.agent.domain.turn.context import estimate_message, estimate_tokens, window
 from services.agent.domain.turn.plan import Plan
@@ -31,10 +32,12 @@ class Prepared:
     Attributes:
         request: the question.
         tokens: about what it costs to read.
+        prices: of the model.
     """
 
     request: ModelRequest
     tokens: int
+    prices: Prices | None = None
 
     def bounded(self, output_tokens: int | None) -> ModelRequest:
         """The question with its answer bounded by `output_tokens` too, where that is given."""
@@ -50,7 +53,7 @@ class Prepared:
         said = ChatMessage(
             Role.ASSISTANT, reply.text, tool_calls=reply.tool_calls, reasoning=reply.reasoning
         )
-        return reply.usage or Usage(self.tokens, estimate_message(said))
+        return reply.usage or priced(Usage(self.tokens, estimate_message(said)), self.prices)
 
 
 def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: bool) -> Prepared:
@@ -76,6 +79,7 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
     return Prepared(
         request=ModelRequest((*system, *shown.messages), tools, settings.options),
         tokens=fixed + sum(estimate_message(message) for message in shown.messages),
+        prices=plan.model.info.prices,
     )
 
 

@@ -76,6 +76,10 @@ SUB_TOTALS: Final = """
 SELECT
     coalesce(sum(sub.input_tokens + sub.sub_input_tokens), 0) AS input_tokens,
     coalesce(sum(sub.output_tokens + sub.sub_output_tokens), 0) AS output_tokens,
+    coalesce(sum(sub.cached_input_tokens + sub.sub_cached_input_tokens), 0) AS cached_input_tokens,
+    coalesce(sum(sub.reasoning_tokens + sub.sub_reasoning_tokens), 0) AS reasoning_tokens,
+    max(coalesce(sub.sub_cost_currency, sub.cost_currency)) AS cost_currency,
+    sum(coalesce(sub.cost_nanos, 0) + coalesce(sub.sub_cost_nanos, 0)) AS cost_nanos,
     coalesce(sum(sub.sub_tool_calls + (
         SELECT count(*) FROM tool_call WHERE tool_call.run_id = sub.id)), 0) AS tool_calls
 FROM run AS sub WHERE sub.parent_run_id = {run_id}

@@ -30,6 +30,7 @@ from services.agent.store.postgres.inserts import (
 )
 from services.agent.store.postgres.line import line_up
 from services.agent.store.postgres.rows import RUN, present, run_of
+from services.agent.store.postgres.usage import ADDED, HELD, SUBS_COUNTED, values
 from services.common.db import Pool, PooledConnection, connection, transaction
 from services.common.ids import NewId
 
@@ -38,10 +39,10 @@ WITH held AS MATERIALIZED (
     SELECT * FROM unnest(
         $12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::boolean[], $17::text[],
         $18::text[], $19::text[], $20::text[], $21::integer[], $22::bigint[], $23::bigint[],
-        $24::integer[], $25::text[]
+        $24::bigint[], $25::bigint[], $26::text[], $27::bigint[], $28::integer[], $29::text[]
     ) WITH ORDINALITY AS held (
         session_id, run_id, epoch, drafts, held, state, stop_reason, error_reason, error_message,
-        steps, input_tokens, output_tokens, open_calls, cut_off, number)
+        steps, {HELD}, open_calls, cut_off, number)
 ), locked AS MATERIALIZED (
     {LOCKED}
 ), free AS MATERIALIZED (
@@ -49,12 +50,9 @@ WITH held AS MATERIALIZED (
 ), written AS (
     UPDATE run SET
         state = held.state, stop_reason = held.stop_reason, error_reason = held.error_reason,
-        error_message = held.error_message, step_count = step_count + held.steps,
-        input_tokens = run.input_tokens + held.input_tokens,
-        output_tokens = run.output_tokens + held.output_tokens,
+        error_message = held.error_message, step_count = step_count + held.steps, {ADDED},
         cancel_reason = NULL, lease_until = NULL, place = NULL, end_time = clock_timestamp(),
-        sub_input_tokens = subs.input_tokens, sub_output_tokens = subs.output_tokens,
-        sub_tool_calls = subs.tool_calls
+        {SUBS_COUNTED}
     FROM held
     JOIN locked ON locked.id = held.session_id
     JOIN free ON free.id = held.run_id
@@ -62,7 +60,7 @@ WITH held AS MATERIALIZED (
     WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.end_time IS NULL
       AND (run.lease_until IS NOT NULL) = held.held
       AND (run.cancel_reason IS NULL OR run.cancel_reason = held.stop_reason)
-      AND (NOT $26 OR NOT run.discarded AND locked.unfinished = 1 AND NOT EXISTS (
+      AND (NOT $30 OR NOT run.discarded AND locked.unfinished = 1 AND NOT EXISTS (
         SELECT FROM run AS sub WHERE sub.parent_run_id = held.run_id AND sub.end_time IS NULL))
       AND held.open_calls = (
         SELECT count(*) FROM tool_call
@@ -102,8 +100,7 @@ SELECT session_id FROM run WHERE parent_run_id = $1 AND end_time IS NULL ORDER B
 """
 _COUNT_SUBS = f"""
 UPDATE run SET
-    sub_input_tokens = subs.input_tokens, sub_output_tokens = subs.output_tokens,
-    sub_tool_calls = subs.tool_calls
+    {SUBS_COUNTED}
 FROM ({SUB_TOTALS.format(run_id="$1")}) AS subs
 WHERE id = $1
 RETURNING {RUN}
@@ -225,8 +222,7 @@ def _write(end: End, new_id: NewId) -> Write:
         ending.error and ending.error.reason,
         ending.error and ending.error.message,
         end.steps,
-        end.usage.input_tokens,
-        end.usage.output_tokens,
+        *values(end.usage),
         len(end.open_calls),
         cut_off_word(ending),
         new_id=new_id,

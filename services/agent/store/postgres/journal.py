@@ -27,6 +27,7 @@ from services.agent.store.postgres.inserts import (
     columns,
 )
 from services.agent.store.postgres.together import Together
+from services.agent.store.postgres.usage import ADDED, HELD, SUBS_COUNTED, values
 from services.common.db import Pool, connection
 from services.common.ids import NewId
 
@@ -53,18 +54,16 @@ SELECT id FROM held
 _ASK = f"""
 WITH held AS MATERIALIZED (
     SELECT * FROM unnest(
-        $12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::bigint[], $17::bigint[]
-    ) WITH ORDINALITY AS held (
-        session_id, run_id, epoch, drafts, input_tokens, output_tokens, number)
+        $12::uuid[], $13::uuid[], $14::bigint[], $15::integer[], $16::bigint[], $17::bigint[],
+        $18::bigint[], $19::bigint[], $20::text[], $21::bigint[]
+    ) WITH ORDINALITY AS held (session_id, run_id, epoch, drafts, {HELD}, number)
 ), locked AS MATERIALIZED (
     {LOCKED}
 ), free AS MATERIALIZED (
     {FREE}
 ), written AS (
     UPDATE run SET
-        state = 'executing', step_count = step_count + 1,
-        input_tokens = run.input_tokens + held.input_tokens,
-        output_tokens = run.output_tokens + held.output_tokens
+        state = 'executing', step_count = step_count + 1, {ADDED}
     FROM held
     JOIN locked ON locked.id = held.session_id
     JOIN free ON free.id = held.run_id
@@ -83,7 +82,7 @@ WITH held AS MATERIALIZED (
         written.id, written.step_count, call.place, call.id, call.name,
         CASE WHEN call.starts THEN 'started' ELSE 'planned' END, call.starts::integer,
         written.moment, CASE WHEN call.starts THEN written.moment END
-    FROM unnest($18::integer[], $19::integer[], $20::text[], $21::text[], $22::boolean[])
+    FROM unnest($22::integer[], $23::integer[], $24::text[], $25::text[], $26::boolean[])
         AS call (number, place, id, name, starts)
     JOIN written ON written.number = call.number
 )
@@ -99,8 +98,7 @@ WITH held AS MATERIALIZED (
     {FREE}
 ), written AS (
     UPDATE run SET
-        state = coalesce(held.state, run.state), sub_input_tokens = subs.input_tokens,
-        sub_output_tokens = subs.output_tokens, sub_tool_calls = subs.tool_calls
+        state = coalesce(held.state, run.state), {SUBS_COUNTED}
     FROM held
     JOIN locked ON locked.id = held.session_id
     JOIN free ON free.id = held.run_id
@@ -235,8 +233,7 @@ class PostgresRunJournal:
             self._run,
             self._epoch,
             [draft],
-            usage.input_tokens,
-            usage.output_tokens,
+            *values(usage),
             new_id=self._writer.new_id,
             parts=[
                 (place, call.id, call.name, place in starting)

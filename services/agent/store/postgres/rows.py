@@ -22,7 +22,6 @@ from services.agent.domain.run_models import (
     RunState,
     Spent,
     StopReason,
-    Usage,
 )
 from services.agent.store.codec import (
     calls_from_json,
@@ -31,6 +30,7 @@ from services.agent.store.codec import (
     offered_from_json,
     settings_from_json,
 )
+from services.agent.store.postgres.usage import SUB_USAGE, USAGE, usage_of
 
 T = TypeVar("T")
 
@@ -44,12 +44,12 @@ LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 """Above every id: where a list that goes down begins."""
 
 
-RUN: Final = """
+RUN: Final = f"""
 run.id, run.session_id, run.tenant, run.user_id, run.agent_id, run.message_id, run.turn, run.state,
-run.stop_reason, run.step_count, run.input_tokens, run.output_tokens, run.offered,
+run.stop_reason, run.step_count, {USAGE}, run.offered,
 run.error_reason, run.error_message, run.cancel_reason, run.discarded, run.attempt,
 run.spent_steps, run.spent_calls, run.spent_tokens,
-run.sub_input_tokens, run.sub_output_tokens, run.sub_tool_calls,
+{SUB_USAGE}, run.sub_tool_calls,
 run.parent_run_id, run.parent_call_key, run.callers, run.parent_limits,
 run.create_time, run.start_time, run.end_time
 """
@@ -117,7 +117,7 @@ def message_of(row: Record) -> Message:
 def run_of(row: Record) -> Run:
     """A row with the columns `RUN`."""
     cancel_reason, offered, error = row["cancel_reason"], row["offered"], row["error_reason"]
-    sub_usage = Usage(row["sub_input_tokens"], row["sub_output_tokens"])
+    sub_usage = usage_of(row, prefix="sub_")
     return Run(
         id=RunId(str(row["id"])),
         session_id=SessionId(str(row["session_id"])),
@@ -130,7 +130,7 @@ def run_of(row: Record) -> Run:
         create_time=row["create_time"],
         stop_reason=_STOP_REASONS.get(row["stop_reason"]),
         step_count=row["step_count"],
-        usage=Usage(row["input_tokens"], row["output_tokens"]) + sub_usage,
+        usage=usage_of(row) + sub_usage,
         sub_usage=sub_usage,
         sub_tool_calls=row["sub_tool_calls"],
         offered=None if offered is None else offered_from_json(offered),

@@ -20,6 +20,7 @@ from services.agent.domain.models import (
     ToolCallId,
 )
 from services.agent.domain.run_models import (
+    Cost,
     Offered,
     Run,
     RunError,
@@ -45,7 +46,7 @@ def a_run(state: RunState, stop_reason: StopReason | None = None) -> Run:
         create_time=MOMENT,
         stop_reason=stop_reason,
         step_count=3,
-        usage=Usage(10, 5),
+        usage=Usage(10, 5, 4, 3, Cost("EUR", 70)),
         offered=Offered(("look",), (KnowledgeBaseId("b"),), "large"),
         error=RunError("MODEL_REJECTED", "No."),
         cancel_reason=StopReason.INTERRUPTED,
@@ -83,7 +84,13 @@ class TestRun:
             state=run_pb2.Run.STATE_ERROR,
             stop_reason=run_pb2.Run.STOP_REASON_MODEL_ERROR,
             step_count=3,
-            usage=run_pb2.Usage(input_tokens=10, output_tokens=5),
+            usage=run_pb2.Usage(
+                input_tokens=10,
+                output_tokens=5,
+                cached_input_tokens=4,
+                reasoning_tokens=3,
+                cost=run_pb2.Cost(currency="EUR", nanos=70),
+            ),
             offered=run_pb2.Offered(tools=["look"], knowledge_base_ids=["b"], model="large"),
             error=run_pb2.RunError(reason="MODEL_REJECTED", message="No."),
             cancel_requested=True,
@@ -93,6 +100,11 @@ class TestRun:
         for name, seconds in (("create_time", 0), ("start_time", 1), ("end_time", 2)):
             getattr(expected, name).FromDatetime(MOMENT + timedelta(seconds=seconds))
         assert expected == told
+
+    def test_a_cost_that_is_not_known_is_not_told(self) -> None:
+        run = replace(a_run(RunState.FINISHED, StopReason.END_TURN), usage=Usage(10, 5))
+
+        assert not from_run(run).usage.HasField("cost")
 
     @pytest.mark.parametrize("state", RunState)
     def test_every_state_has_its_word_in_the_contract(self, state: RunState) -> None:

@@ -1,6 +1,6 @@
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
 from services.agent.domain.messages import Role
-from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
+from services.agent.domain.run_models import Cost, RunError, RunState, StopReason, Usage
 from services.agent.domain.turn.replies import answer, asking, instead_of_answer, result
 from tests.agent.turns import Shelf, call, calls
 
@@ -13,7 +13,7 @@ class TestAsking:
             "Let me look.",
             tool_calls=(call("a"),),
             finish_reason=FinishReason.TOOL_CALLS,
-            usage=Usage(10, 5),
+            usage=Usage(10, 5, 4, 3, Cost("EUR", 70)),
             reasoning="Hm.",
             model="m-2026",
         )
@@ -26,7 +26,13 @@ class TestAsking:
             "model": "m",
             "served_model": "m-2026",
             "finish_reason": "tool_calls",
-            "usage": {"input_tokens": 10, "output_tokens": 5},
+            "usage": {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "cached_input_tokens": 4,
+                "reasoning_tokens": 3,
+                "cost": {"currency": "EUR", "nanos": 70},
+            },
             "reasoning": "Hm.",
         }
 
