@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from services.agent.domain.models import AgentSettings, Session
 from services.agent.domain.places import Places
+from services.agent.holding import Turns
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
-from services.agent.worker import Turns, Worker
+from services.agent.worker import Worker
 from services.common.db import Pool, connection, open_pool
 from services.common.identity import Identity
 from services.common.ids import new_id

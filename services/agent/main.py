@@ -32,6 +32,7 @@ from services.agent.domain.queue import RunQueue
 from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
+from services.agent.domain.tools.agent_tools import AgentTools
 from services.agent.domain.tools.calculator import calculator_tool
 from services.agent.domain.tools.current_time import current_time_tool
 from services.agent.domain.tools.execute import ToolBounds
@@ -43,6 +44,7 @@ from services.agent.domain.tools.sql.tool import QuerySql
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.agent.domain.watch.watch import Watch
+from services.agent.holding import WorkerLimits
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.memory.scratch import MemoryScratch
 from services.agent.store.postgres.agents import PostgresAgentStore
@@ -53,7 +55,7 @@ from services.agent.store.postgres.recordings import PostgresRecordings
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
-from services.agent.worker import Worker, WorkerLimits
+from services.agent.worker import Worker
 from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
 from services.common.db import Pool
@@ -280,7 +282,12 @@ def _replays(parts: _Parts) -> Replays:
 def _loop(parts: _Parts) -> Loop:
     return Loop(
         planner=Planner(
-            parts.models, [RegisteredTools(parts.tools), KnowledgeTools(parts.knowledge)]
+            parts.models,
+            [
+                RegisteredTools(parts.tools),
+                KnowledgeTools(parts.knowledge),
+                AgentTools(PostgresAgentStore(parts.pool, new_id=new_id)),
+            ],
         ),
         clock=now,
         bounds=ToolBounds(seconds=parts.settings.tool_seconds),

@@ -1,69 +1,18 @@
-"""Takes waiting runs and works on them: a lease each, watched over, and an orderly end for all.
-
-    take ──▶ hold ──▶ drive (the turn loop, with the journal)
-                └──── decided: done · cancelled · agent gone · failed · hand back · lost
-    keep: renews the leases and learns of wishes to stop
-
-Whatever ends the work on a run is *decided* first and carried out by the run's own holder: the loop
-is cancelled, then the last write is made, fenced like all others. A holder whose lease may have
-lapsed, by its own monotonic clock, writes nothing any more.
-"""
+"""Takes waiting runs for as long as there are places for them; `holding` has them worked on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TypeAlias
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import structlog
 
-from services.agent.domain import hints, outcome
-from services.agent.domain.chat import RunContext
-from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.held import Held
-from services.agent.domain.journal import HintingJournal, patiently
-from services.agent.domain.outcome import Outcome
+from services.agent.domain import hints
 from services.agent.domain.places import Places
-from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Caution, Claim, RunQueue
-from services.common.errors import (
-    AbortedError,
-    ResourceExhaustedError,
-    ServiceError,
-    UnavailableError,
-)
+from services.agent.holding import Holding, Turns, WorkerLimits
+from services.common.errors import ServiceError
 from services.common.hints import Listener, Notifier, Subscription
-from services.common.tasks import BackgroundTasks, background_tasks
-
-Turns: TypeAlias = Callable[[RunContext, RunJournal], Awaitable[object]]
-"""Works on a run to its end, or raises FencedError."""
-
-_RETRY_PAUSE = 0.1
-_BETWEEN_LOOKS = 0.05
-
-# As they are, not as the errors of this service that derive from them.
-_DATABASE_ERRORS = (AbortedError, ResourceExhaustedError, UnavailableError)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerLimits:
-    """What bounds a worker.
-
-    Attributes:
-        lease: for how long a run stays its own without a renewal.
-        crash_limit: how many workers may be lost on a run before it is given up.
-        stop_grace: seconds for a cancelled loop to end before the run is ended over its head.
-    """
-
-    lease: timedelta = timedelta(seconds=30)
-    crash_limit: int = 5
-    stop_grace: float = 0.5
-
-    @property
-    def suspected_at(self) -> int:
-        """The loss of a worker from which on a run is suspected: the last but one it is allowed."""
-        return max(self.crash_limit - 2, 1)
+from services.common.tasks import background_tasks
 
 
 class Worker:
@@ -90,13 +39,12 @@ class Worker:
             limits: bound it otherwise.
         """
         self._queue = queue
-        self._turns = turns
         self._places = places
         self._listener = listener
-        self._notifier = notifier
         self._limits = limits or WorkerLimits()
-        self._lease = self._limits.lease.total_seconds()
-        self._held: dict[Held, asyncio.Task[None]] = {}
+        self._holding = Holding(
+            queue, turns, listener=listener, notifier=notifier, limits=self._limits
+        )
         self._stopping = False
         self._log = structlog.get_logger("worker")
 
@@ -104,32 +52,34 @@ class Worker:
     async def working(self) -> AsyncIterator[None]:
         """Works for as long as the block lasts; what is in hand then is handed back."""
         with self._listener.subscribe(hints.RUNS) as news:
-            async with background_tasks() as tasks:
-                tasks.start("keep runs", self._keep())
-                taking = tasks.start("take runs", self._take(tasks, news))
+            async with self._holding.open(), background_tasks() as tasks:
+                taking = tasks.start("take runs", self._take(news))
                 try:
                     yield
                 finally:
                     self._stopping = True
                     news.wake()
                     await asyncio.wait({taking})
-                    await self._hand_all_back()
 
-    async def _take(self, tasks: BackgroundTasks, news: Subscription) -> None:
-        """Take runs while there are places, and hold each in a task of its own."""
+    async def _take(self, news: Subscription) -> None:
+        """Take runs while there are places."""
         self._places.tell(news.wake)
         while not self._stopping:
             free = self._places.free
+            until = asyncio.get_running_loop().time() + self._limits.lease.total_seconds()
             taken = await self._claim(free) if free else []
-            for held in taken:
+            for claim in taken:
                 self._places.take()
-                name = f"run {held.claim.run.id}"
-                self._held[held] = tasks.start(name, self._hold(held))
+                self._holding.hold(
+                    claim,
+                    until,
+                    crash_limit=self._limits.crash_limit,
+                    then=self._places.give_back,
+                )
             if not free or len(taken) < free:
                 await news.wait()
 
-    async def _claim(self, most: int) -> list[Held]:
-        until = asyncio.get_running_loop().time() + self._lease
+    async def _claim(self, most: int) -> list[Claim]:
         try:
             claims = await self._queue.claim(
                 lease=self._limits.lease, most=most, caution=self._caution()
@@ -137,145 +87,10 @@ class Worker:
         except ServiceError as error:
             self._log.warning("no runs can be taken", reason=error.reason)
             return []
-        return [Held(claim, self._journal(claim), until) for claim in claims]
+        return list(claims)
 
     def _caution(self) -> Caution:
         """Take suspected runs one at a time, so that one is not the end of all others."""
         limit = self._limits.suspected_at
-        in_hand = any(held.claim.crashes >= limit for held in self._held)
+        in_hand = any(claim.crashes >= limit for claim in self._holding.claims)
         return Caution(limit, most=0 if in_hand else 1)
-
-    def _journal(self, claim: Claim) -> RunJournal:
-        return HintingJournal(
-            self._queue.journal(claim), session_id=claim.run.session_id, notifier=self._notifier
-        )
-
-    async def _hold(self, held: Held) -> None:
-        """Have the run worked on until it is decided what becomes of it, and carry that out."""
-        run = held.claim.run
-        structlog.contextvars.bind_contextvars(run_id=run.id, epoch=held.claim.epoch)
-        early = outcome.of_claim(held.claim, crash_limit=self._limits.crash_limit)
-        if early is not None:
-            held.decide(early)
-        async with background_tasks() as tasks:
-            try:
-                work = tasks.start(f"turns of {run.id}", self._drive(held))
-                if await held.decided() is Outcome.LOST:
-                    self._log.warning("run lost")
-                work.cancel()
-                await asyncio.wait({work}, timeout=self._limits.stop_grace)
-                await self._carry_out(held)
-            finally:
-                del self._held[held]
-                self._places.give_back()
-
-    async def _drive(self, held: Held) -> None:
-        if held.outcome is not None:
-            return
-        try:
-            context = await patiently(lambda: self._queue.context(held.claim))
-            await self._turns(context, held.journal)
-        except FencedError:
-            held.decide(await self._why_fenced(held))
-        except AgentDeletedError:
-            held.decide(Outcome.AGENT_GONE)
-        except asyncio.CancelledError:
-            # Where nothing was decided before, nobody here asked for this: a fault like any other.
-            held.decide(Outcome.FAIL)
-            raise
-        except Exception as error:  # noqa: BLE001 - a fault in one run must not end all others
-            self._interrupted(held, error)
-        else:
-            held.decide(Outcome.DONE)
-
-    def _interrupted(self, held: Held, error: Exception) -> None:
-        if held.outcome is not None:
-            # Cancelled amid a statement: what the driver makes of that does not matter any more.
-            self._log.debug("run stopped", error=repr(error))
-        elif type(error) in _DATABASE_ERRORS:
-            self._log.warning("run interrupted", cause=repr(error.__cause__))
-            held.decide(Outcome.HAND_BACK)
-        else:
-            self._log.error("run failed", exc_info=error)
-            held.decide(Outcome.FAIL)
-
-    async def _why_fenced(self, held: Held) -> Outcome:
-        """A wish to cancel fences the loop off, too."""
-        try:
-            standing = (await self._queue.standing([held.claim])).get(held.claim.run.id)
-        except ServiceError:
-            return Outcome.HAND_BACK
-        return outcome.of_standing(standing) or Outcome.HAND_BACK
-
-    async def _carry_out(self, held: Held) -> None:
-        """Make the last write; tried again for as long as the lease holds."""
-        while not held.lapsed:
-            try:
-                await self._write_end(held)
-            except ServiceError as error:
-                self._log.warning("run cannot be ended yet", reason=error.reason)
-                await asyncio.sleep(_RETRY_PAUSE)
-            except FencedError:
-                why = await self._why_fenced(held)
-                if why not in {Outcome.CANCEL, Outcome.INTERRUPT} or why is held.outcome:
-                    return
-                held.outcome = why
-            except Exception:  # noqa: BLE001 - it must not end all others either
-                # Its lease is left to lapse.
-                self._log.exception("run cannot be ended")
-                return
-            else:
-                return
-
-    async def _write_end(self, held: Held) -> None:
-        ending = held.outcome and held.outcome.ending
-        if ending is not None:
-            await held.journal.finish(ending)
-        elif held.outcome is Outcome.HAND_BACK:
-            await self._queue.hand_back(held.claim)
-            self._notifier.notify(hints.RUNS)
-            self._notifier.notify(held.claim.run.session_id)
-
-    async def _hand_all_back(self) -> None:
-        holding = list(self._held.values())
-        for held in self._held:
-            held.decide(Outcome.HAND_BACK)
-        if holding:
-            await asyncio.wait(holding)
-
-    async def _keep(self) -> None:
-        """Renew the leases every third of their time; look for wishes to stop after hints.
-
-        One look is for all runs in hand and for all hints that came since the last.
-        """
-        clock = asyncio.get_running_loop().time
-        renewed = clock()
-        with self._listener.subscribe(hints.STOPS) as news:
-            while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(renewed + self._lease / 3):
-                        await news.wait()
-                due = clock() >= renewed + self._lease / 3
-                renewed = clock() if due else renewed
-                if self._held:
-                    await self._look_after(list(self._held), renew=due)
-                    await asyncio.sleep(_BETWEEN_LOOKS)
-
-    async def _look_after(self, held: Sequence[Held], *, renew: bool) -> None:
-        until = asyncio.get_running_loop().time() + self._lease
-        claims = [each.claim for each in held]
-        try:
-            if renew:
-                standings = await self._queue.renew(claims, lease=self._limits.lease)
-            else:
-                standings = await self._queue.standing(claims)
-        except ServiceError as error:
-            self._log.warning("leases cannot be looked after", reason=error.reason)
-            return
-        for each in held:
-            standing = standings.get(each.claim.run.id)
-            decided = outcome.of_standing(standing)
-            if decided is not None:
-                each.decide(decided)
-            if renew and standing is not None:
-                each.until = until

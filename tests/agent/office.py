@@ -16,7 +16,8 @@ from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage
 from services.agent.domain.sub_runs import Answered, Task
-from services.agent.worker import Worker, WorkerLimits
+from services.agent.holding import WorkerLimits
+from services.agent.worker import Worker
 from services.common.db import Pool, connection
 from services.common.errors import UnavailableError
 from tests.agent.hints import LocalHints

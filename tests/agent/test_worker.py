@@ -16,7 +16,7 @@ from services.agent.domain.models import RunId
 from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Run, RunState, StopReason, Usage, WhenBusy
-from services.agent.worker import WorkerLimits
+from services.agent.holding import WorkerLimits
 from services.common.clock import now
 from services.common.errors import ServiceError, UnavailableError
 from tests.agent.office import LEASE, Blocked, Faulty, Hung, Office, reply

@@ -1,6 +1,7 @@
 """What becomes of a run that a worker holds, and what is written then."""
 
 from enum import Enum, auto
+from typing import assert_never
 
 from services.agent.domain.chat import Ending
 from services.agent.domain.endings import (
@@ -58,6 +59,24 @@ def of_standing(standing: Standing | None) -> Outcome | None:
     if standing.cancel_reason is not None:
         return _stop(standing.cancel_reason)
     return Outcome.AGENT_GONE if standing.agent_gone else None
+
+
+def of_callee(outcome: Outcome | None) -> Outcome:
+    """What becomes of the run of a sub-agent that is stopped as the one that asked for it is.
+
+    Args:
+        outcome: what becomes of that one; None where only the call was given up, or nothing is
+            decided yet: whoever goes on with it may go on with this one.
+    """
+    match outcome:
+        case None | Outcome.HAND_BACK | Outcome.LOST:
+            return Outcome.HAND_BACK
+        case Outcome.INTERRUPT:
+            return Outcome.INTERRUPT
+        case Outcome.CANCEL | Outcome.DONE | Outcome.AGENT_GONE | Outcome.CRASH_LOOP | Outcome.FAIL:
+            return Outcome.CANCEL
+        case _:
+            assert_never(outcome)
 
 
 def _stop(reason: StopReason) -> Outcome:

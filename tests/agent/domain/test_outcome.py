@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.agent.domain.outcome import Outcome, of_claim, of_standing
+from services.agent.domain.outcome import Outcome, of_callee, of_claim, of_standing
 from services.agent.domain.queue import Claim, Standing
 from services.agent.domain.run_models import RunState, StopReason
 from tests.contracts.agent_stores import memory_stores
@@ -48,6 +48,23 @@ class TestOfStanding:
         self, standing: Standing | None, outcome: Outcome | None
     ) -> None:
         assert of_standing(standing) is outcome
+
+
+class TestOfCallee:
+    @pytest.mark.parametrize("caller", [None, Outcome.HAND_BACK, Outcome.LOST])
+    def test_whoever_goes_on_with_the_caller_may_go_on_with_it(
+        self, caller: Outcome | None
+    ) -> None:
+        assert of_callee(caller) is Outcome.HAND_BACK
+
+    def test_it_is_interrupted_with_its_caller(self) -> None:
+        assert of_callee(Outcome.INTERRUPT) is Outcome.INTERRUPT
+
+    @pytest.mark.parametrize(
+        "caller", [Outcome.CANCEL, Outcome.AGENT_GONE, Outcome.CRASH_LOOP, Outcome.FAIL]
+    )
+    def test_where_the_caller_ends_it_is_cancelled(self, caller: Outcome) -> None:
+        assert of_callee(caller) is Outcome.CANCEL
 
 
 class TestEnding:

@@ -2,7 +2,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from services.agent.domain.models import AgentId, MessageId, RunId, RunLimits, SessionId
-from services.agent.domain.run_models import Cost, Run, RunState, Spent, StopReason, Usage
+from services.agent.domain.run_models import (
+    Cost,
+    Parent,
+    Run,
+    RunState,
+    Spent,
+    StopReason,
+    Usage,
+)
 
 RUN = Run(
     id=RunId("r"),
@@ -31,6 +39,22 @@ class TestBounds:
         assert (bounds.steps, bounds.tool_calls, bounds.max_tokens) == (40, 200, None)
         assert bounds.duration == timedelta(seconds=9)
         assert run.bounds(RunLimits(max_tokens=5)).max_tokens == 75
+
+    def test_what_the_caller_has_left_bounds_a_sub_agent_too(self) -> None:
+        left = RunLimits(max_tool_calls=4, max_tokens=500, max_duration=timedelta(seconds=9))
+        run = replace(RUN, parent=Parent(RunId("p"), "k", (), left))
+
+        wide = run.bounds(RunLimits(max_steps=7))
+        narrow = run.bounds(RunLimits(7, 3, 400, timedelta(seconds=8)))
+
+        assert wide == replace(left, max_steps=7)
+        assert narrow == RunLimits(7, 3, 400, timedelta(seconds=8))
+
+    def test_what_the_caller_leaves_open_bounds_nothing(self) -> None:
+        run = replace(RUN, parent=Parent(RunId("p"), "k", (), RunLimits()))
+
+        assert run.bounds(RunLimits(max_tokens=5)).max_tokens == 5
+        assert run.bounds(RunLimits()).max_tokens is None
 
 
 class TestRun:

@@ -36,7 +36,8 @@ from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
-from services.agent.worker import Worker, WorkerLimits
+from services.agent.holding import WorkerLimits
+from services.agent.worker import Worker
 from services.common.errors import UnavailableError
 from services.common.text import Json
 from tests.agent.hints import LocalHints

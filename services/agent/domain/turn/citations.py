@@ -6,13 +6,14 @@ A passage is shown as a header line and its text:
     Use the restore script …
 
 Labels count through a run: each search owns a block of numbers, so that searches which run side by
-side, or again after a crash, never give one number to two passages.
+side, or again after a crash, never give one number to two passages. So does each call of another
+agent, for the passages that its answer rests on.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from services.agent.domain.chat import Passage
 from services.agent.domain.messages import Citation, ToolCall
@@ -20,6 +21,12 @@ from services.agent.domain.models import ToolCallId
 
 Basis = Literal["marked", "retrieved"]
 """Whether citations are those that the answer marks, or all that were found for it."""
+
+ASK_PREFIX: Final = "ask_"
+"""What the names of all tools that ask another agent begin with."""
+
+MOST_CARRIED: Final = 50
+"""How many passages of another agent's answer are carried over."""
 
 _CUT = " […]"
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
@@ -35,15 +42,18 @@ def first_label(
     Args:
         calls: every call of the run so far, in order.
         call_id: the call; its id is unique among them.
-        tool_name: only calls of this tool own blocks.
-        block: how many numbers each owns.
+        tool_name: calls of this tool own blocks, and so do those of agents, `MOST_CARRIED` each.
+        block: how many numbers each of the former owns.
     """
-    before = 0
+    first = 1
     for call in calls:
         if call.id == call_id:
             break
-        before += call.name == tool_name
-    return 1 + before * block
+        if call.name == tool_name:
+            first += block
+        elif call.name.startswith(ASK_PREFIX):
+            first += MOST_CARRIED
+    return first
 
 
 def labelled(passages: Sequence[Passage], first: int) -> tuple[Passage, ...]:
@@ -112,6 +122,37 @@ def answer_citations(
     for citation in sorted(known.values(), key=lambda each: each.score, reverse=True):
         best.setdefault(citation.chunk_id, citation)
     return tuple(best.values()), "retrieved" if best else None
+
+
+def carried_over(
+    text: str, citations: Sequence[Citation], first: int
+) -> tuple[str, tuple[Citation, ...]]:
+    """An answer that another run gave, with labels of this one.
+
+    Marks that stand for none of the citations are no marks any more, lest they be taken for one of
+    this run's own.
+
+    Args:
+        text: the answer.
+        citations: what it rests on; beyond `MOST_CARRIED` they are left out.
+        first: the first label of this run that is free for them.
+    """
+    kept = citations[:MOST_CARRIED]
+    new = {each.label: str(number) for number, each in enumerate(kept, start=first)}
+    carried = tuple(replace(each, label=new[each.label]) for each in kept)
+    pieces, end = list[str](), 0
+    for code in _CODE.finditer(text):
+        pieces += [_remarked(text[end : code.start()], new), code[0]]
+        end = code.end()
+    return "".join([*pieces, _remarked(text[end:], new)]), carried
+
+
+def _remarked(text: str, new: Mapping[str, str]) -> str:
+    def remark(mark: re.Match[str]) -> str:
+        labels = [new[label] for label in marks(mark[0]) if label in new]
+        return f"[{', '.join(labels)}]" if labels else f"({mark[1].strip()})"
+
+    return _MARK.sub(remark, text)
 
 
 def marks(text: str) -> list[str]:

@@ -63,7 +63,7 @@ class Progress:
     Attributes:
         limits: bound it.
         steps: how often the model was asked with tools.
-        calls: tool calls in the transcript.
+        calls: tool calls in the transcript, and those of sub-agents.
         usage: tokens so far.
         call_ids: ids of those calls.
         crowded: whether the last of them came too many at once.
@@ -99,6 +99,14 @@ class Progress:
             return StopReason.MAX_OUTPUT
         return StopReason.MAX_STEPS if self.steps >= self.limits.steps else None
 
+    def share(self, parts: int) -> RunLimits:
+        """What is left, in so many equal parts; how long it may take is not among it."""
+        tokens = self.tokens_left(0)
+        return RunLimits(
+            max_tool_calls=max(self.limits.tool_calls - self.calls, 0) // parts,
+            max_tokens=None if tokens is None else max(tokens, 0) // parts,
+        )
+
     def tokens_left(self, prompt_tokens: int) -> int | None:
         """How long the next reply may be; None where tokens are not limited."""
         limit = self.limits.max_tokens
@@ -132,6 +140,7 @@ def begin(
             planned += taken
     progress = replace(
         progress,
+        calls=progress.calls + run.sub_tool_calls,
         steps=max(run.step_count, sum(bool(message.tool_calls) for message in turn)),
         stored=sum(wire_size(message) for message in turn if message.role is not Role.USER),
     )
@@ -156,9 +165,16 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
             return _finish(
                 progress, Ending(RunState.ERROR, StopReason.MODEL_ERROR, error), reply=None
             )
-        case Executed(recorded, stored):
-            owed, stored = progress.owed_steps - recorded, progress.stored + stored
-            return _ask(replace(progress, owed_steps=owed, owed_usage=Usage(), stored=stored))
+        case Executed(recorded, stored, usage, tool_calls):
+            progress = replace(
+                progress,
+                owed_steps=progress.owed_steps - recorded,
+                owed_usage=Usage(),
+                stored=progress.stored + stored,
+                usage=progress.usage + usage,
+                calls=progress.calls + tool_calls,
+            )
+            return _ask(progress)
         case OutOf(reason):
             return _finish(progress, Ending(RunState.FINISHED, reason), reply=None)
         case _:

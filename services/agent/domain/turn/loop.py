@@ -10,6 +10,7 @@ takes up a run whose worker was lost goes on behind the last committed message.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import takewhile
 from typing import Final, assert_never
 
@@ -24,9 +25,9 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.ledger import idempotency_key
 from services.agent.domain.messages import Draft, Message, ToolCall
-from services.agent.domain.models import ToolCallId
+from services.agent.domain.models import RunLimits, ToolCallId
 from services.agent.domain.ports import RunJournal
-from services.agent.domain.run_models import Offered, RunError, RunState, StopReason
+from services.agent.domain.run_models import Offered, RunError, RunState, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.agent.domain.turn import engine, replies
@@ -49,6 +50,8 @@ from services.common.tasks import BackgroundTasks, background_tasks
 
 TOOLS_AT_ONCE: Final = 8
 """How many calls of one reply run side by side."""
+
+_AGENT_SHARE: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class _Turn:
         self._offered: Offered | None = plan.offered
         self._deadline = loop.clock() + self._limits.duration - context.elapsed
         self._thinking = False
+        self._left = RunLimits()
 
     async def drive(self) -> Ending:
         progress, step = engine.begin(
@@ -124,6 +128,7 @@ class _Turn:
             case Ask(closing):
                 return await self._ask(progress, closing=closing)
             case RunTools():
+                self._left = progress.share(self._asking(step.calls) + 1)
                 return await self._run_tools(step)
             case _:
                 assert_never(step)
@@ -161,9 +166,13 @@ class _Turn:
             again = [calls[place].call.id for place in self._repeatable(calls)]
             if again:
                 await self._journal.start_tool_calls(again)
-        await self._answer(calls)
-        stored = sum(wire_size(message) for message in self._messages[before:])
-        return Executed(recorded=step.reply is not None, stored=stored)
+        given = await self._answer(calls)
+        return Executed(
+            recorded=step.reply is not None,
+            stored=sum(wire_size(message) for message in self._messages[before:]),
+            usage=sum((result.usage for result in given), Usage()),
+            tool_calls=sum(result.tool_calls for result in given),
+        )
 
     def _repeatable(self, calls: Sequence[PlannedCall]) -> list[int]:
         """Places of the calls that do no harm if they are noted as begun too early."""
@@ -174,6 +183,11 @@ class _Turn:
             and each.call.name in self._plan.tools
             and not self._once(each.call)
         ]
+
+    def _asking(self, calls: Sequence[PlannedCall]) -> int:
+        """How many of these calls ask another agent."""
+        tools = [self._plan.tools.get(each.call.name) for each in calls if each.answer is None]
+        return sum(tool is not None and tool.spec.asks_agent for tool in tools)
 
     def _once(self, call: ToolCall) -> bool:
         """Whether a call must not be begun a second time."""
@@ -188,8 +202,8 @@ class _Turn:
             await self._journal.start_tool_calls(first)
         return frozenset(first)
 
-    async def _answer(self, calls: Sequence[PlannedCall]) -> None:
-        """Give each call its one result, committed in the order of the calls."""
+    async def _answer(self, calls: Sequence[PlannedCall]) -> Sequence[ToolResult]:
+        """Give each call its one result, committed in the order of the calls; gives them all."""
         announced = await self._announce(calls)
         results: dict[ToolCallId, ToolResult] = {}
         gate = asyncio.Semaphore(TOOLS_AT_ONCE)
@@ -209,8 +223,9 @@ class _Turn:
                 await waiting[0][1]
                 ready = list(takewhile(lambda pair: pair[0].id in results, waiting))
                 waiting = waiting[len(ready) :]
-                drafts = [replies.result(call, results.pop(call.id)) for call, _ in ready]
+                drafts = [replies.result(call, results[call.id]) for call, _ in ready]
                 await self._record(drafts, last=not waiting)
+        return list(results.values())
 
     async def _record(self, results: Sequence[Draft], *, last: bool) -> None:
         """Commit results; after the last ones the model is asked again."""
@@ -225,8 +240,10 @@ class _Turn:
             self._offered, self._thinking = None, True
 
     async def _execute(self, call: ToolCall) -> ToolResult:
-        bounds = self._loop.bounds
-        seconds = min(bounds.seconds, max(self._seconds_left(), 0))
+        bounds, tool = self._loop.bounds, self._plan.tools.get(call.name)
+        seconds = max(self._seconds_left(), 0)
+        if tool is None or not tool.spec.asks_agent:
+            seconds = min(bounds.seconds, seconds)
         return await execute(
             call,
             self._plan.tools,
@@ -249,7 +266,13 @@ class _Turn:
                 tool_name=QUERY_KNOWLEDGE,
                 block=context.agent.settings.retrieval.passages,
             ),
+            ask=context.ask,
+            left=replace(self._left, max_duration=self._time_for_agent()),
         )
+
+    def _time_for_agent(self) -> timedelta:
+        """How long another agent may take, so that it can say itself that its time is over."""
+        return timedelta(seconds=max(self._seconds_left() * _AGENT_SHARE, 0))
 
     async def _finish(self, step: Finish) -> None:
         await self._journal.finish(

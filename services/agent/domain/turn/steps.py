@@ -30,10 +30,14 @@ class Executed:
     Attributes:
         recorded: whether the reply was recorded with this step.
         stored: bytes of all that was recorded with it.
+        usage: what sub-agents used for it; their own runs have it on record.
+        tool_calls: how many tool calls they made for it.
     """
 
     recorded: bool
     stored: int = 0
+    usage: Usage = field(default_factory=Usage)
+    tool_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)

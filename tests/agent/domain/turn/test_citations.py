@@ -7,6 +7,7 @@ from services.agent.domain.messages import Citation, ToolCall
 from services.agent.domain.models import ChunkId, DocumentId, KnowledgeBaseId, ToolCallId
 from services.agent.domain.turn.citations import (
     answer_citations,
+    carried_over,
     first_label,
     header,
     labelled,
@@ -44,6 +45,43 @@ class TestFirstLabel:
         ]
 
         assert firsts == [1, 6, 11]
+
+    def test_so_does_each_agent_that_is_asked(self) -> None:
+        calls = [call("a", "ask_writer"), call("b"), call("c", "ask_writer"), call("d")]
+
+        firsts = [
+            first_label(calls, ToolCallId(id_), tool_name="query_knowledge", block=5)
+            for id_ in "abcd"
+        ]
+
+        assert firsts == [1, 51, 56, 106]
+
+
+class TestCarriedOver:
+    def test_marks_and_citations_get_new_labels(self) -> None:
+        text, carried = carried_over(
+            "So [3], 【1】 and [1, 3].", [citation("3"), citation("1")], 51
+        )
+
+        assert text == "So [51], [52] and [52, 51]."
+        assert [each.label for each in carried] == ["51", "52"]
+
+    def test_marks_of_nothing_are_none_any_more(self) -> None:
+        text, _ = carried_over("So [7], [1, 7] and [2].", [citation("1")], 51)
+
+        assert text == "So (7), [51] and (2)."
+
+    def test_code_is_left_as_it_is(self) -> None:
+        text, _ = carried_over("Use `a[1]` [1].\n```\nb[1]\n```", [citation("1")], 51)
+
+        assert text == "Use `a[1]` [51].\n```\nb[1]\n```"
+
+    def test_no_more_are_carried_than_a_block_holds(self) -> None:
+        many = [citation(str(number)) for number in range(1, 61)]
+
+        text, carried = carried_over("So [50] and [51].", many, 1)
+
+        assert (text, len(carried)) == ("So [50] and (51).", 50)
 
 
 class TestRender:

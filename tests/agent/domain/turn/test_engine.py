@@ -280,6 +280,37 @@ class TestTokensLeft:
         assert isinstance(step, Finish)
 
 
+class TestSubAgents:
+    def test_what_is_left_is_shared(self) -> None:
+        before = progress(
+            limits={"max_tokens": 1000, "max_tool_calls": 10}, usage=Usage(90, 10), calls=3
+        )
+
+        assert before.share(3) == RunLimits(max_tool_calls=2, max_tokens=300)
+        assert progress(calls=100).share(2) == RunLimits(max_tool_calls=0)
+
+    def test_what_they_use_counts_as_used(self) -> None:
+        before = progress(limits={"max_tokens": 1000, "max_tool_calls": 10}, calls=1)
+
+        after, step = advance(before, Executed(recorded=True, usage=Usage(900, 90), tool_calls=3))
+        _, closing = advance(before, Executed(recorded=True, tool_calls=10))
+
+        assert (after.usage, after.calls) == (Usage(900, 90), 4)
+        assert isinstance(step, Finish)
+        assert step.ending == ending(FINISHED, StopReason.MAX_TOKENS)
+        assert step.usage == Usage()
+        assert closing == Ask(closing=True)
+
+    def test_it_counts_over_a_crash_but_takes_back_no_call(self) -> None:
+        run = replace(Scene(ScriptedModel()).context().run, step_count=1, sub_tool_calls=9)
+        turn = [QUESTION, asks("a", "b"), result("a")]
+
+        after, step = begin(run, turn, limits=RunLimits(max_tool_calls=10))
+
+        assert step == RunTools((PlannedCall(call("b")),))
+        assert after.calls == 11
+
+
 class TestBegin:
     def test_a_new_run_asks(self) -> None:
         _, step = begun([QUESTION])
