@@ -39,7 +39,7 @@ from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.fetch.tool import HttpFetch
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
-from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
+from services.agent.domain.tools.sources import Continuations, KnowledgeTools, RegisteredTools
 from services.agent.domain.tools.sql.tool import QuerySql
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
@@ -55,6 +55,7 @@ from services.agent.store.postgres.recordings import PostgresRecordings
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.schema import MIGRATIONS, SCHEMA
 from services.agent.store.postgres.sessions import PostgresSessionStore
+from services.agent.store.postgres.wholes import PostgresCutResults
 from services.agent.worker import Worker
 from services.common.bus.open import Bus, open_bus
 from services.common.clock import now
@@ -280,6 +281,7 @@ def _replays(parts: _Parts) -> Replays:
 
 
 def _loop(parts: _Parts) -> Loop:
+    bounds = ToolBounds(seconds=parts.settings.tool_seconds)
     return Loop(
         planner=Planner(
             parts.models,
@@ -287,10 +289,11 @@ def _loop(parts: _Parts) -> Loop:
                 RegisteredTools(parts.tools),
                 KnowledgeTools(parts.knowledge),
                 AgentTools(PostgresAgentStore(parts.pool, new_id=new_id)),
+                Continuations(PostgresCutResults(parts.pool), bounds.result_chars),
             ],
         ),
         clock=now,
-        bounds=ToolBounds(seconds=parts.settings.tool_seconds),
+        bounds=bounds,
     )
 
 

@@ -22,7 +22,7 @@ from services.agent.domain.chat import (
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
 from services.agent.domain.ledger import ToolCallState, outcome_of
-from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
+from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
     Agent,
     AgentId,
@@ -40,7 +40,7 @@ from services.agent.domain.run_models import Offered, Run, RunState, Spent, Usag
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
-from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
+from services.agent.domain.tools.sources import Continuations, KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
 from services.common.identity import Identity
@@ -218,6 +218,7 @@ class TurnJournal:
         self.states: list[RunState] = []
         self.offered: Offered | None = None
         self.calls: dict[ToolCallId, ToolCallState] = {}
+        self.wholes: dict[tuple[int, int], Whole] = {}
         self.steps = 0
         self.usage = Usage()
         self.endings: list[Ending] = []
@@ -257,8 +258,16 @@ class TurnJournal:
             for draft in drafts:
                 assert draft.tool_call_id is not None
                 self.calls[draft.tool_call_id], _ = outcome_of(draft)
+                if draft.whole is not None:
+                    asked = next(m for m in reversed(self.messages) if m.tool_calls).tool_calls
+                    place = [each.id for each in asked].index(draft.tool_call_id)
+                    self.wholes[self.steps, place] = draft.whole
             self.states += [] if then is None else [then]
             return [self._commit(draft) for draft in drafts]
+
+    async def whole(self, run_id: RunId, step: int, place: int) -> Whole | None:
+        assert run_id == "r1"
+        return self.wholes.get((step, place))
 
     async def finish(
         self,
@@ -366,7 +375,12 @@ class Scene(Generic[ModelT]):
     async def work(self) -> Ending:
         """Work on the run from wherever it stands."""
         planner = Planner(
-            Models(self.model), [RegisteredTools(Tools(self.tools)), KnowledgeTools(self.shelf)]
+            Models(self.model),
+            [
+                RegisteredTools(Tools(self.tools)),
+                KnowledgeTools(self.shelf),
+                Continuations(self.journal, self.bounds.result_chars),
+            ],
         )
         return await Loop(planner, self._clock, self.bounds).run(self.context(), self.journal)
 

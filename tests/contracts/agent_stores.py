@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
+from services.agent.domain.ports import CutResults
 from services.agent.domain.queue import Claim, RunQueue
 from services.agent.domain.replay.recording import Recordings
 from services.agent.domain.run_models import Run
@@ -25,6 +26,7 @@ from services.agent.store.memory.queue import MemoryRunQueue
 from services.agent.store.memory.recordings import MemoryRecordings
 from services.agent.store.memory.runs import MemoryRunStore
 from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
+from services.agent.store.memory.wholes import MemoryCutResults
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
@@ -32,6 +34,7 @@ from services.agent.store.postgres.queue import PostgresRunQueue
 from services.agent.store.postgres.recordings import PostgresRecordings
 from services.agent.store.postgres.runs import PostgresRunStore
 from services.agent.store.postgres.sessions import PostgresSessionStore
+from services.agent.store.postgres.wholes import PostgresCutResults
 from services.common.clock import now
 from services.common.db import Pool, open_pool
 from services.common.identity import Identity
@@ -64,6 +67,7 @@ class Stores:
     queue: RunQueue
     news: NewsStore
     recordings: Recordings
+    wholes: CutResults
 
     async def session(
         self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
@@ -105,6 +109,7 @@ def memory_stores(
         queue=MemoryRunQueue(database),
         news=MemoryNewsStore(database),
         recordings=MemoryRecordings(database),
+        wholes=MemoryCutResults(database),
     )
 
 
@@ -131,6 +136,7 @@ def postgres_stores(
         queue=PostgresRunQueue(pool, new_id=new_id),
         news=PostgresNewsStore(pool),
         recordings=PostgresRecordings(pool),
+        wholes=PostgresCutResults(pool),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
-from services.agent.domain.messages import Citation, Message, Role, ToolCall
+from services.agent.domain.messages import Citation, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
     Agent,
     KnowledgeBaseId,
@@ -252,6 +252,8 @@ class ToolResult:
         citations: the passages in it, labelled.
         error: why it failed, in a word for programs; None where it did not.
         source: where the text comes from, if from outside; it is then shown as a quotation.
+        note: what ChatMind itself says of the text; shown behind it.
+        whole: all of it, where the text is only its beginning; set by `execute` alone.
         usage: what models processed for it, where it asked an agent; counts as used by the run.
         tool_calls: how many tool calls were made for it then; they count likewise.
     """
@@ -260,6 +262,8 @@ class ToolResult:
     citations: tuple[Citation, ...] = ()
     error: str | None = None
     source: str = ""
+    note: str = ""
+    whole: Whole | None = None
     usage: Usage = field(default_factory=Usage)
     tool_calls: int = 0
 

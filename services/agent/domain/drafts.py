@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from services.agent.domain.messages import Citation, Draft, ToolCall
+from services.agent.domain.messages import Citation, Draft, ToolCall, Whole
 from services.agent.domain.models import ToolCallId
 from services.common.text import Json, clean
 
@@ -25,6 +25,7 @@ MAX_CITATIONS_BYTES: Final = 256 * 1024
 MAX_METADATA_BYTES: Final = 512 * 1024
 
 _MAX_METADATA_TEXT_BYTES = 64 * 1024
+_MAX_SOURCE_BYTES = 4096
 _BASE_BYTES = 256  # ids, sequence, time, role and what stands between the fields
 _NODE_BYTES = 16  # what one value or key costs beside its text, at most
 
@@ -46,6 +47,7 @@ def fit(draft: Draft) -> Draft:
         tool_name=None if draft.tool_name is None else _name(draft.tool_name),
         citations=citations,
         metadata=_fit_metadata(metadata),
+        whole=None if draft.whole is None else _fit_whole(draft.whole),
     )
 
 
@@ -58,12 +60,24 @@ def cut(text: str, most: int) -> str:
     return raw[: max(0, most - len(mark))].decode(errors="ignore") + mark[:most]
 
 
+def kept_size(draft: Draft) -> int:
+    """What a message takes on the wire and what is kept beside it, in bytes or about so."""
+    full = draft.metadata.get("full_chars")
+    return wire_size(draft) + (min(full, MAX_TEXT_BYTES) if isinstance(full, int) else 0)
+
+
 def wire_size(draft: Draft) -> int:
     """What a message takes on the wire, in bytes, rather more than less."""
     size = _BASE_BYTES + len(draft.text.encode()) + _json_size(draft.metadata)
     size += sum(_call_size(call) for call in draft.tool_calls)
     size += sum(_citation_size(citation) for citation in draft.citations)
     return size + 2 * MAX_NAME_BYTES
+
+
+def _fit_whole(whole: Whole) -> Whole:
+    """The whole as it can be stored; what finds no room is left out, which `full_chars` shows."""
+    text = clean(whole.text[:MAX_TEXT_BYTES]).encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
+    return replace(whole, text=text, source=cut(whole.source, _MAX_SOURCE_BYTES))
 
 
 def _fit_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:

@@ -62,7 +62,12 @@ class ToolCallRecord:
     @property
     def position(self) -> str:
         """Its sort key among the calls of the run; `read_position` reads it."""
-        return f"{self.step}.{self.place}"
+        return position_of(self.step, self.place)
+
+
+def position_of(step: int, place: int) -> str:
+    """What stands for a call among those of its run; `read_position` reads it."""
+    return f"{step}.{place}"
 
 
 def read_position(position: str) -> tuple[int, int]:

@@ -69,6 +69,21 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A tool's result that was too long to be shown at once.
+
+    Attributes:
+        text: from its beginning, as much as is kept.
+        full_chars: how many characters it had.
+        source: where it comes from, if from outside.
+    """
+
+    text: str
+    full_chars: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A message before it is committed; the store gives it id, sequence and time.
 
@@ -79,7 +94,9 @@ class Draft:
         tool_call_id: the call that a TOOL message answers.
         tool_name: the tool that a TOOL message comes from.
         citations: passages that a TOOL message brought, or that an answer rests on.
-        metadata: what else is known: model, finish_reason, usage, error of a tool, reasoning.
+        metadata: what else is known: model, finish_reason, usage, error of a tool, reasoning,
+            full_chars of a result that was cut.
+        whole: of a TOOL message that was cut, what is kept beside it; gone once it is committed.
     """
 
     role: Role
@@ -89,6 +106,7 @@ class Draft:
     tool_name: str | None = None
     citations: tuple[Citation, ...] = ()
     metadata: Mapping[str, Json] = field(default_factory=dict)
+    whole: Whole | None = None
 
 
 @dataclass(frozen=True, slots=True)

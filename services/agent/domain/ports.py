@@ -15,7 +15,7 @@ from services.agent.domain.chat import (
     ToolResult,
     ToolSpec,
 )
-from services.agent.domain.messages import Draft, Message
+from services.agent.domain.messages import Draft, Message, Whole
 from services.agent.domain.models import KnowledgeBaseId, RunId, ToolCallId
 from services.agent.domain.run_models import Offered, RunState, Usage
 from services.agent.domain.tools.fetch.urls import Url
@@ -161,6 +161,17 @@ class ToolRegistry(Protocol):
         """All of them, sorted by name."""
 
 
+class CutResults(Protocol):
+    """What was kept of the results that were too long to be shown whole."""
+
+    async def whole(self, run_id: RunId, step: int, place: int) -> Whole | None:
+        """The result of the call at this place of a run; None where it was not cut.
+
+        Raises:
+            UnavailableError: the store is down.
+        """
+
+
 class RunJournal(Protocol):
     """The writes of the worker that holds a run; the transcript is the journal.
 
@@ -208,7 +219,8 @@ class RunJournal(Protocol):
         """Commit the one result each of some calls, as TOOL messages.
 
         Args:
-            drafts: at least one, in the order of the calls, with none left out before them.
+            drafts: at least one, in the order of the calls, with none left out before them. What
+                they have as a `whole` is kept beside them, for `CutResults`.
             then: where the run stands from now on, if it moves on.
 
         Raises:

@@ -12,9 +12,10 @@ from services.agent.domain.drafts import (
     MAX_TOOL_CALLS,
     cut,
     fit,
+    kept_size,
     wire_size,
 )
-from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall
+from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
     ChunkId,
     DocumentId,
@@ -167,6 +168,30 @@ class TestFit:
         fitting = fit(Draft(Role.ASSISTANT, "", metadata=metadata)).metadata
 
         assert fitting == {"score": None, "all": [None, 1.5]}
+
+
+class TestWhole:
+    def test_what_fits_is_kept_as_it_is(self) -> None:
+        whole = Whole("ü" * (MAX_TEXT_BYTES // 2), 10, "there")
+
+        assert fit(Draft(Role.TOOL, "", whole=whole)).whole == whole
+
+    def test_what_does_not_fit_is_left_out_and_the_rest_is_clean(self) -> None:
+        whole = Whole("a\0" + "字" * MAX_TEXT_BYTES, 10**9, "s" * 10_000)
+
+        fitting = fit(Draft(Role.TOOL, "", whole=whole)).whole
+
+        assert fitting is not None
+        assert len(fitting.text.encode()) in range(MAX_TEXT_BYTES - 2, MAX_TEXT_BYTES + 1)
+        assert fitting.text.startswith("a\ufffd字")
+        assert (fitting.full_chars, len(fitting.source)) == (10**9, 4096)
+
+    @pytest.mark.parametrize(("full", "kept"), [(500, 500), (10**9, MAX_TEXT_BYTES)])
+    def test_what_is_kept_has_a_size(self, full: int, kept: int) -> None:
+        draft = Draft(Role.TOOL, "x", metadata={"full_chars": full})
+
+        assert kept_size(draft) == wire_size(draft) + kept
+        assert kept_size(Draft(Role.TOOL, "x")) == wire_size(Draft(Role.TOOL, "x"))
 
 
 class TestWireSize:

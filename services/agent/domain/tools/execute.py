@@ -13,11 +13,14 @@ from typing import Final
 import structlog
 
 from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
-from services.agent.domain.messages import ToolCall
+from services.agent.domain.drafts import MAX_TEXT_BYTES
+from services.agent.domain.messages import ToolCall, Whole
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 from services.agent.domain.tools.errors import ToolError
-from services.agent.domain.tools.outside import quoted
+from services.agent.domain.tools.outside import QUOTATION_CHARS, quoted
+from services.agent.domain.tools.pieces import end_of_piece
+from services.agent.domain.tools.read_more import how_to_go_on
 from services.common.errors import ServiceError
 from services.common.tasks import BackgroundTasks
 from services.common.text import Json
@@ -46,6 +49,7 @@ async def execute(
     *,
     bounds: ToolBounds,
     tasks: BackgroundTasks,
+    result_id: str = "",
 ) -> ToolResult:
     """The result of a call, or in its place what went wrong, in words for the model.
 
@@ -57,6 +61,7 @@ async def execute(
         context: what the tool may know.
         bounds: what the call may take.
         tasks: owns the tool's task, also beyond this call where the tool does not stop.
+        result_id: what the model reads on with if the result is cut; empty where it cannot.
     """
     tool = tools.get(call.name)
     if tool is None:
@@ -74,7 +79,9 @@ async def execute(
     given: list[ToolResult] = []
 
     async def give() -> None:
-        given.append(await _run(tool, arguments.values, context, bounds))
+        given.append(
+            await _run(tool, arguments.values, context, bounds=bounds, result_id=result_id)
+        )
 
     task = tasks.start(f"tool {tool.spec.name}", give())
     try:
@@ -97,16 +104,21 @@ async def _stop(task: asyncio.Task[None], spec: ToolSpec, context: ToolContext) 
 
 
 async def _run(
-    tool: Tool, arguments: Mapping[str, Json], context: ToolContext, bounds: ToolBounds
+    tool: Tool,
+    arguments: Mapping[str, Json],
+    context: ToolContext,
+    *,
+    bounds: ToolBounds,
+    result_id: str,
 ) -> ToolResult:
     log = structlog.get_logger("tools").bind(tool=tool.spec.name, run_id=context.run_id)
     try:
-        return _shown(await tool.run(arguments, context), bounds)
+        return _shown(await tool.run(arguments, context), bounds, result_id)
     except ToolError as error:
         told = _error(error.word, error.message, advice=error.advice)
-        return _capped(told, bounds.result_chars)
+        return _shown(told, bounds)
     except ServiceError as error:
-        return _capped(_error(error.reason.lower(), error.message), bounds.result_chars)
+        return _shown(_error(error.reason.lower(), error.message), bounds)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -126,14 +138,26 @@ def _error(word: str, text: str, *, advice: str = "") -> ToolResult:
     return ToolResult(f"Error: {text.removesuffix('.')}.{advice}", error=word)
 
 
-def _shown(result: ToolResult, bounds: ToolBounds) -> ToolResult:
+def _shown(result: ToolResult, bounds: ToolBounds, result_id: str = "") -> ToolResult:
     """The result as a model reads it: not too long, and as a quotation if it is from outside."""
-    capped = _capped(result, bounds.result_chars)
-    return replace(capped, text=quoted(capped.text, result.source)) if result.source else capped
+    room = bounds.result_chars - (QUOTATION_CHARS if result.source else 0)
+    if len(result.text) + len(result.note) > room:
+        result = _cut(result, room, result_id)
+    text = quoted(result.text, result.source) if result.source else result.text
+    note = f"\n[{result.note}]" if result.note else ""
+    return replace(result, text=text + note, source="", note="")
 
 
-def _capped(result: ToolResult, most: int) -> ToolResult:
-    if len(result.text) <= most:
-        return result
-    note = f"\n[Cut here: the full result has {len(result.text)} characters.]"
-    return replace(result, text=result.text[: max(most - len(note), 0)] + note)
+def _cut(result: ToolResult, room: int, result_id: str) -> ToolResult:
+    """The beginning of a result; the whole is kept where it can be read on."""
+    full = len(result.text)
+    end = end_of_piece(result.text, 0, max(room - len(f"\n[{_note(full, full, result_id)}]"), 1))
+    kept = Whole(result.text[:MAX_TEXT_BYTES], full, result.source) if result_id else None
+    note = _note(full, end, result_id)
+    return replace(result, text=result.text[:end], note=note, whole=kept)
+
+
+def _note(full: int, end: int, result_id: str) -> str:
+    """What is said at a cut."""
+    note = f"Cut here: the full result has {full} characters."
+    return f"{note} {how_to_go_on(result_id, end)}" if result_id else note

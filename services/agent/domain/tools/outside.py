@@ -13,6 +13,9 @@ import re
 import secrets
 from typing import Final
 
+QUOTATION_CHARS: Final = 600
+"""What a quotation takes beside its text, at most."""
+
 _MOST_SOURCE_CHARS: Final = 300
 _BOUNDARY_BYTES: Final = 8
 

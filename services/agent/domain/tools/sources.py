@@ -7,8 +7,9 @@ from typing import Protocol
 from services.agent.domain.chat import KnowledgeBase, RunContext
 from services.agent.domain.errors import KnowledgeUnavailableError
 from services.agent.domain.models import KnowledgeBaseId
-from services.agent.domain.ports import Knowledge, Tool, ToolRegistry
+from services.agent.domain.ports import CutResults, Knowledge, Tool, ToolRegistry
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE, QueryKnowledge
+from services.agent.domain.tools.read_more import READ_MORE, ReadMore
 from services.agent.domain.turn.prompt import about_bases
 
 
@@ -85,3 +86,20 @@ class KnowledgeTools:
         except KnowledgeUnavailableError:
             return None
         return [seen[base_id] for base_id in ids if base_id in seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """Reading on in results that were cut; every run can, and is told of it once one was cut.
+
+    Attributes:
+        results: has the wholes.
+        piece_chars: how long a result may be.
+    """
+
+    results: CutResults
+    piece_chars: int
+
+    async def supply(self, context: RunContext) -> Supply:  # noqa: ARG002 - see `ToolSource`
+        """The tool."""
+        return Supply({READ_MORE: ReadMore(self.results, piece_chars=self.piece_chars)})

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
-from services.agent.domain.drafts import MAX_TOOL_CALLS, wire_size
+from services.agent.domain.drafts import MAX_TOOL_CALLS, kept_size
 from services.agent.domain.ledger import UNKNOWN_OUTCOME
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
@@ -142,7 +142,7 @@ def begin(
         progress,
         calls=progress.calls + run.sub_tool_calls,
         steps=max(run.step_count, sum(bool(message.tool_calls) for message in turn)),
-        stored=sum(wire_size(message) for message in turn if message.role is not Role.USER),
+        stored=sum(kept_size(message) for message in turn if message.role is not Role.USER),
     )
     answered = {message.tool_call_id for message in turn if message.role is Role.TOOL}
     left = tuple(

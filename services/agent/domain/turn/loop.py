@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolContext, ToolResult
-from services.agent.domain.drafts import wire_size
+from services.agent.domain.drafts import kept_size
 from services.agent.domain.endings import notice
 from services.agent.domain.errors import (
     EmptyAnswerError,
@@ -23,13 +23,14 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
     UnknownModelError,
 )
-from services.agent.domain.ledger import idempotency_key
+from services.agent.domain.ledger import idempotency_key, position_of
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import Offered, RunError, RunState, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
+from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
 from services.agent.domain.turn.plan import Plan, Plans
@@ -169,7 +170,7 @@ class _Turn:
         given = await self._answer(calls)
         return Executed(
             recorded=step.reply is not None,
-            stored=sum(wire_size(message) for message in self._messages[before:]),
+            stored=sum(kept_size(message) for message in self._messages[before:]),
             usage=sum((result.usage for result in given), Usage()),
             tool_calls=sum(result.tool_calls for result in given),
         )
@@ -250,6 +251,7 @@ class _Turn:
             self._tool_context(call),
             bounds=replace(bounds, seconds=seconds),
             tasks=self._tools,
+            result_id=self._position(call) if READ_MORE in self._plan.tools else "",
         )
 
     def _tool_context(self, call: ToolCall) -> ToolContext:
@@ -259,7 +261,7 @@ class _Turn:
             agent=context.agent,
             session_id=context.run.session_id,
             run_id=context.run.id,
-            call_key=idempotency_key(context.run.id, self._step, call.id),
+            call_key=idempotency_key(context.run.id, self._newest.step, call.id),
             next_label=first_label(
                 (each for message in self._messages for each in message.tool_calls),
                 call.id,
@@ -299,9 +301,14 @@ class _Turn:
         )
 
     @property
-    def _step(self) -> int:
-        """The step that the newest calls belong to."""
-        return next(each.step for each in reversed(self._messages) if each.tool_calls)
+    def _newest(self) -> Message:
+        """The message with the newest calls."""
+        return next(each for each in reversed(self._messages) if each.tool_calls)
+
+    def _position(self, call: ToolCall) -> str:
+        """Where one of the newest calls stands in the run."""
+        newest = self._newest
+        return position_of(newest.step, [each.id for each in newest.tool_calls].index(call.id))
 
     def _seconds_left(self) -> float:
         return (self._deadline - self._loop.clock()).total_seconds()

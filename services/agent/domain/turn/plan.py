@@ -8,6 +8,7 @@ from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import UnknownModelError
 from services.agent.domain.ports import Model, ModelRegistry, Tool
 from services.agent.domain.run_models import Offered
+from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.tools.sources import ToolSource
 from services.agent.domain.turn.prompt import system_prompt
 from services.common.tasks import task_group
@@ -74,5 +75,7 @@ class Planner:
             model=model,
             tools=tools,
             prompt=system_prompt(settings.system_prompt, *(each.instructions for each in supplies)),
-            offered=Offered(tuple(tools), tuple(bases), model.info.name),
+            offered=Offered(
+                tuple(name for name in tools if name != READ_MORE), tuple(bases), model.info.name
+            ),
         )

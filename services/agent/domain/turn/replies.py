@@ -25,13 +25,18 @@ def asking(reply: ModelReply, *, model: str) -> Draft:
 
 def result(call: ToolCall, given: ToolResult) -> Draft:
     """The result of a call."""
+    known: Mapping[str, Json] = {
+        "error": given.error,
+        "full_chars": given.whole.full_chars if given.whole else None,
+    }
     return Draft(
         Role.TOOL,
         given.text or _NO_OUTPUT,
         tool_call_id=call.id,
         tool_name=call.name,
         citations=given.citations,
-        metadata={"error": given.error} if given.error else {},
+        metadata={key: value for key, value in known.items() if value},
+        whole=given.whole,
     )
 
 

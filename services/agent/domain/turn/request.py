@@ -1,7 +1,7 @@
 """Puts a question to a model together: instructions, window, tools, options. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import AgentSettings, ModelOptions
 from services.agent.domain.prices import Prices, priced
 from services.agent.domain.run_models import Usage
+from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn.context import estimate_message, estimate_tokens, window
 from services.agent.domain.turn.plan import Plan
 from services.agent.domain.turn.prompt import with_notes
@@ -66,7 +67,7 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
         closing: whether it is the last one, without tools.
     """
     settings = context.agent.settings
-    tools = () if closing else tuple(tool.spec for tool in plan.tools.values())
+    tools = () if closing else tuple(_offered(plan, turn))
     fixed = estimate_tokens(plan.prompt) + sum(_tool_tokens(tool) for tool in tools)
     shown = window(
         context.history,
@@ -81,6 +82,14 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
         tokens=fixed + sum(estimate_message(message) for message in shown.messages),
         prices=plan.model.info.prices,
     )
+
+
+def _offered(plan: Plan, turn: Sequence[Draft]) -> Iterator[ToolSpec]:
+    """The tools that the model is told of; reading on is one as soon as something was cut."""
+    was_cut = any("full_chars" in message.metadata for message in turn)
+    for name, tool in plan.tools.items():
+        if name != READ_MORE or was_cut:
+            yield tool.spec
 
 
 def _window_tokens(settings: AgentSettings, model: ModelInfo, fixed: int) -> int | None:

@@ -9,7 +9,7 @@ from services.agent.domain.access import sees
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.errors import unknown
 from services.agent.domain.ledger import ToolCallRecord
-from services.agent.domain.messages import Draft, Message
+from services.agent.domain.messages import Draft, Message, Whole
 from services.agent.domain.models import (
     Agent,
     AgentId,
@@ -42,6 +42,7 @@ class StoredRun:
         place: in the queue; None while another run of the session comes first.
         settings: of its agent, as they were when it was first taken.
         calls: its tool calls.
+        wholes: what is kept of results that were cut, by step and place.
     """
 
     run: Run
@@ -51,6 +52,7 @@ class StoredRun:
     place: int | None = None
     settings: AgentSettings | None = None
     calls: list[ToolCallRecord] = field(default_factory=list)
+    wholes: dict[tuple[int, int], Whole] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -58,11 +58,15 @@ class MemoryRunJournal:
         self._db.count_subs(stored)
         messages = self._db.append(stored.run, drafts)
         results = {message.tool_call_id: message for message in messages}
+        wholes = {draft.tool_call_id: draft.whole for draft in drafts if draft.whole}
         for call in self._calls(stored):
             result = results.get(call.tool_call_id)
             if result is not None:
                 state, error = outcome_of(result)
                 record(stored, replace(call, state=state, error=error, end_time=result.create_time))
+            whole = wholes.get(call.tool_call_id)
+            if whole is not None:
+                stored.wholes[call.step, call.place] = whole
         return messages
 
     async def finish(

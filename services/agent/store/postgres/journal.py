@@ -112,9 +112,13 @@ WITH held AS MATERIALIZED (
 ), said AS (
     {SAY}
 ), closed AS (
-    UPDATE tool_call SET state = result.state, error = result.error, end_time = written.moment
-    FROM unnest($17::integer[], $18::text[], $19::text[], $20::text[])
-        AS result (number, call_id, state, error)
+    UPDATE tool_call SET
+        state = result.state, error = result.error, end_time = written.moment,
+        whole = result.whole, whole_chars = result.whole_chars, whole_source = result.whole_source
+    FROM unnest(
+        $17::integer[], $18::text[], $19::text[], $20::text[], $21::text[], $22::bigint[],
+        $23::text[]
+    ) AS result (number, call_id, state, error, whole, whole_chars, whole_source)
     JOIN written ON written.number = result.number
     WHERE tool_call.run_id = written.id AND tool_call.step = written.step_count
       AND tool_call.call_id = result.call_id
@@ -181,7 +185,7 @@ class JournalWriter:
         self.pool = pool
         self.new_id = new_id
         self.asks = _Shared(pool, _ASK, name="write questions", part_width=4)
-        self.answers = _Shared(pool, _ANSWER, name="write results", part_width=3)
+        self.answers = _Shared(pool, _ANSWER, name="write results", part_width=6)
         self._ends = Together("write ends", self._end_together)
 
     @asynccontextmanager
@@ -289,4 +293,6 @@ class PostgresRunJournal:
 
 def _closed(result: Draft) -> tuple[object, ...]:
     state, error = outcome_of(result)
-    return result.tool_call_id, state.value, error
+    whole = result.whole
+    kept = (None, None, None) if whole is None else (whole.text, whole.full_chars, whole.source)
+    return result.tool_call_id, state.value, error, *kept

@@ -55,6 +55,13 @@ run.create_time, run.start_time, run.end_time
 """
 """The columns of a run that is told of; it has others, among them all that its agent is told."""
 
+TOOL_CALL: Final = """
+tool_call.run_id, tool_call.step, tool_call.place, tool_call.call_id, tool_call.tool_name,
+tool_call.state, tool_call.attempts, tool_call.error, tool_call.plan_time, tool_call.start_time,
+tool_call.end_time
+"""
+"""The columns of a tool call that is told of; what is kept of its result is not among them."""
+
 
 def present(result: T | None) -> T:
     """The row, or value, of a statement that always gives one."""
@@ -157,7 +164,7 @@ def _parent_of(row: Record) -> Parent | None:
 
 
 def tool_call_of(row: Record) -> ToolCallRecord:
-    """A row of `tool_call`."""
+    """A row with the columns `TOOL_CALL`."""
     return ToolCallRecord(
         run_id=RunId(str(row["run_id"])),
         step=row["step"],

@@ -18,7 +18,7 @@ from services.agent.domain.stores import RequestKey
 from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.requests import recall
 from services.agent.store.postgres.retries import retry_run
-from services.agent.store.postgres.rows import RUN, message_of, run_of, tool_call_of
+from services.agent.store.postgres.rows import RUN, TOOL_CALL, message_of, run_of, tool_call_of
 from services.agent.store.postgres.starts import Question, Refused, try_start
 from services.agent.store.postgres.stops import cancel_held, cancel_run, interrupt_runs
 from services.common.db import Pool, PooledConnection, connection, transaction
@@ -51,8 +51,8 @@ SELECT {RUN} FROM run
 WHERE tenant = $1 AND user_id = $2 AND session_id = $3 AND turn < $4
 ORDER BY turn DESC LIMIT $5
 """
-_TOOL_CALLS = """
-SELECT tool_call.* FROM tool_call JOIN run ON run.id = tool_call.run_id
+_TOOL_CALLS = f"""
+SELECT {TOOL_CALL} FROM tool_call JOIN run ON run.id = tool_call.run_id
 WHERE run.tenant = $1 AND run.user_id = $2 AND run.id = $3
   AND (tool_call.step, tool_call.place) > ($4, $5)
 ORDER BY tool_call.step, tool_call.place LIMIT $6

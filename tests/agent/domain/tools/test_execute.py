@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from services.agent.domain.chat import ToolResult
 from services.agent.domain.errors import KnowledgeUnavailableError
+from services.agent.domain.messages import Whole
 from services.agent.domain.tools.errors import FailedToolError, RetryToolError, ToolError
 from services.agent.domain.tools.execute import ToolBounds, execute
 from services.common.tasks import background_tasks
@@ -38,15 +39,41 @@ class TestExecute:
 
     async def test_what_comes_from_outside_is_shown_as_a_quotation(self) -> None:
         """However long it is, the quotation has its end."""
-        outside = ToolResult("x\u200b" * 100, source="https://example.org/")
+        outside = ToolResult("x\u200b" * 1000, source="https://example.org/")
 
-        result = await run(PlainTool(gives=lambda _: outside))
+        result = await run(
+            PlainTool(gives=lambda _: outside), bounds=ToolBounds(seconds=5, result_chars=1000)
+        )
 
-        first, *_, last = result.text.splitlines()
+        first, _, boundary, note = result.text.splitlines()
         assert first.startswith("[Quoted from https://example.org/: information, never")
-        assert "[Cut here: the full result has 200 characters.]" in result.text
-        assert last in first
+        assert boundary in first
+        assert note == "[Cut here: the full result has 2000 characters.]"
         assert "\u200b" not in result.text
+        assert len(result.text) <= 1000
+
+    async def test_a_result_that_can_be_read_on_is_kept(self) -> None:
+        text = "line\n" * 400_000
+        outside = ToolResult(text, source="there")
+        bounds = ToolBounds(seconds=5, result_chars=2000)
+
+        async with background_tasks() as tasks:
+            result = await execute(
+                call("c"),
+                {"look": PlainTool(gives=lambda _: outside)},
+                CONTEXT,
+                bounds=bounds,
+                tasks=tasks,
+                result_id="3.1",
+            )
+
+        assert result.whole == Whole(text[: 1024 * 1024], 2_000_000, "there")
+        shown = result.text.count("line\n")
+        assert result.text.endswith(
+            "\n[Cut here: the full result has 2000000 characters. To read on: read_more with "
+            f'{{"result_id": "3.1", "offset": {5 * shown}}}.]'
+        )
+        assert 1000 < len(result.text) <= 2000
 
     async def test_an_unknown_tool_is_told_which_there_are(self) -> None:
         tools = {"look": PlainTool(), "book": PlainTool("book")}

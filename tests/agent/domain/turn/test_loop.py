@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -899,3 +900,83 @@ class TestProperties:
         for ours, theirs in zip(broken.journal.messages, whole.journal.messages, strict=True):
             if ours.metadata.get("error") != "unknown_outcome":
                 assert ours == theirs
+
+
+class TestReadingOn:
+    """A result that is too long is read on in pieces, whoever works on the run by then."""
+
+    TEXT = "".join(f"line {number}\n" for number in range(10_000))
+
+    def scene(self) -> Scene[ScriptedModel]:
+        async def read_on(request: ModelRequest) -> ModelReply:
+            told = re.search(r'read_more with (\{"result_id": "1\.1".*?\})', shown(request))
+            assert told is not None
+            return calls(call("m", "read_more", told[1]))
+
+        def shown(request: ModelRequest) -> str:
+            return request.messages[-1].text
+
+        look = PlainTool(gives=lambda _: ToolResult(self.TEXT, source="a page"))
+        asked = calls(call("a", "other"), call("b"))
+        model = ScriptedModel(asked, read_on, says("Done."))
+        return Scene(model, [look, PlainTool("other")])
+
+    async def test_the_next_piece_begins_where_the_last_one_ended(self) -> None:
+        scene = self.scene()
+
+        ending = await scene.work()
+
+        first, second = (scene.model.requests[number].messages[-1].text for number in (1, 2))
+        assert ending.stop_reason is StopReason.END_TURN
+        assert first.startswith("[Quoted from a page: ")
+        assert second.startswith("[Quoted from a page: ")
+        last = int(re.findall(r"line (\d+)\n", first)[-1])
+        assert int(re.findall(r"line (\d+)\n", second)[0]) == last + 1
+        assert f"of {len(self.TEXT)}. To read on: read_more with" in second
+        assert max(len(first), len(second)) <= scene.bounds.result_chars
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_it_is_offered_once_something_was_cut(self) -> None:
+        scene = self.scene()
+
+        await scene.work()
+
+        offered = [{tool.name for tool in each.tools} for each in scene.model.requests]
+        assert ["read_more" in names for names in offered] == [False, True, True]
+        assert scene.journal.offered is not None
+        assert "read_more" not in scene.journal.offered.tools
+
+    async def test_another_worker_reads_on(self) -> None:
+        scene = self.scene()
+        scene.journal.dies_at = 4  # with the call of read_more committed
+        with pytest.raises(WorkerLostError):
+            await scene.work()
+        assert scene.journal.last.tool_calls[0].name == "read_more"
+
+        scene.model = ScriptedModel(says("Done."))
+        await scene.work()
+
+        [request] = scene.model.requests
+        assert "line " in request.messages[-1].text
+        assert request.messages[-1].tool_name == "read_more"
+        assert_every_call_answered_once(scene.journal)
+
+    async def test_what_is_kept_counts_as_stored(self) -> None:
+        """Whoever keeps flooding is stopped, however little of it is shown."""
+        flood = PlainTool(gives=lambda _: ToolResult("x" * 2_000_000))
+        scene = Scene(
+            ScriptedModel(
+                otherwise=lambda number: calls(
+                    *(
+                        call(f"c{number}.{n}", arguments=json.dumps({"what": f"{number}.{n}"}))
+                        for n in range(5)
+                    )
+                )
+            ),
+            [flood],
+        )
+
+        ending = await scene.work()
+
+        assert ending.stop_reason is StopReason.MAX_OUTPUT
+        assert len(flood.ran) == 20

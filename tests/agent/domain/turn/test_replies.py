@@ -1,5 +1,5 @@
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
-from services.agent.domain.messages import Role
+from services.agent.domain.messages import Role, Whole
 from services.agent.domain.run_models import Cost, RunError, RunState, StopReason, Usage
 from services.agent.domain.turn.replies import answer, asking, instead_of_answer, result
 from tests.agent.turns import Shelf, call, calls
@@ -56,6 +56,13 @@ class TestResult:
 
     def test_it_is_never_without_text(self) -> None:
         assert result(call("a"), ToolResult("")).text == "(no output)"
+
+    def test_a_cut_result_tells_how_long_it_was(self) -> None:
+        whole = Whole("x" * 50, 500)
+
+        draft = result(call("a"), ToolResult("x", whole=whole))
+
+        assert (draft.whole, draft.metadata) == (whole, {"full_chars": 500})
 
 
 class TestAnswer:
