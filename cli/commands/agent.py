@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2, model_pb2
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
 from cli.client import CALL_SECONDS, Gateway, listed
+from cli.errors import CommandError
 from cli.lookup import one_agent, one_base
 from cli.output import Output
 
@@ -51,6 +53,9 @@ def create_agent(
     output: Output,
     name: Annotated[str, typer.Argument(help="What people call it.")],
     *,
+    description: Annotated[
+        str, typer.Option(help="What it is for; agents that may ask it are told so.")
+    ] = "",
     system_prompt: Annotated[str, typer.Option("--prompt", help="Its standing instruction.")] = "",
     model: Annotated[str, typer.Option(help="A model by name; empty means the default.")] = "",
     base: Annotated[
@@ -68,6 +73,7 @@ def create_agent(
     """Create an agent."""
     new = agent_pb2.Agent(
         display_name=name,
+        description=description,
         system_prompt=system_prompt,
         model=model,
         knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
@@ -78,6 +84,51 @@ def create_agent(
     request = agent_service_pb2.CreateAgentRequest(agent=new)
     created = gateway.agents.CreateAgent(request, timeout=CALL_SECONDS).agent
     output.message(created, text=created.id)
+
+
+@app.command("update")
+@remote
+def update_agent(
+    gateway: Gateway,
+    output: Output,
+    name: NameArgument,
+    *,
+    new_name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    system_prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Its standing instruction.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model by name.")] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
+    ] = None,
+    no_agents: Annotated[bool, typer.Option("--no-agents", help="Let it ask none.")] = False,
+) -> None:
+    """Change what is named, and nothing else; runs that go on keep what they began with."""
+    if agent and no_agents:
+        raise CommandError("--agent and --no-agents exclude each other")
+    new = agent_pb2.Agent(
+        display_name=new_name or "",
+        description=description or "",
+        system_prompt=system_prompt or "",
+        model=model or "",
+        agent_ids=[one_agent(gateway, each).id for each in agent or ()],
+    )
+    given = {
+        "display_name": new_name is not None,
+        "description": description is not None,
+        "system_prompt": system_prompt is not None,
+        "model": model is not None,
+        "agent_ids": bool(agent) or no_agents,
+    }
+    mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
+    if not mask.paths:
+        raise CommandError("nothing is to be changed; `chatmind agent update --help` lists it")
+    new.id = one_agent(gateway, name).id
+    request = agent_service_pb2.UpdateAgentRequest(agent=new, update_mask=mask)
+    updated = gateway.agents.UpdateAgent(request, timeout=CALL_SECONDS).agent
+    output.message(updated, text=updated.id)
 
 
 @app.command("show")

@@ -1,8 +1,9 @@
 """`chatmind chat`: a conversation in the terminal."""
 
+import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Annotated
 
@@ -23,6 +24,7 @@ _Role = message_pb2.Message.Role
 _State = message_pb2.RunUpdate.State
 
 _PROMPT = "you> "
+_ASKS = "ask_"
 
 
 class WhenBusy(StrEnum):
@@ -144,7 +146,7 @@ def _show_message(output: Output, message: message_pb2.Message) -> None:
             output.note(f"{_PROMPT}{message.text}")
         case _Role.ROLE_ASSISTANT:
             for call in message.tool_calls:
-                output.note(f"→ {one_line(f'{call.name} {call.arguments_json}')}")
+                output.note(f"→ {one_line(_asked_for(call))}")
             if message.text:
                 output.markdown(message.text)
             if message.text and message.citations:
@@ -156,6 +158,17 @@ def _show_message(output: Output, message: message_pb2.Message) -> None:
             output.error(message.text)
         case _:
             pass
+
+
+def _asked_for(call: message_pb2.ToolCall) -> str:
+    """A call as people read it: of another agent, whom it asks and what."""
+    name, agent = call.name, call.name.removeprefix(_ASKS)
+    if agent != name:
+        with suppress(ValueError):
+            match json.loads(call.arguments_json):
+                case {"task": str(task)}:
+                    return f"asks {agent.replace('_', ' ')}: {task}"
+    return f"{name} {call.arguments_json}"
 
 
 def _show_citations(output: Output, message: message_pb2.Message) -> None:

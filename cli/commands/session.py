@@ -17,15 +17,20 @@ _Role = session_pb2.Message.Role
 
 @app.command("list")
 @remote
-def list_sessions(gateway: Gateway, output: Output) -> None:
+def list_sessions(
+    gateway: Gateway,
+    output: Output,
+    *,
+    run: Annotated[
+        str, typer.Option("--run", help="Those of the agents that this run asked, by id.")
+    ] = "",
+    every: Annotated[
+        bool, typer.Option("--all", help="Those of agents that agents asked, too.")
+    ] = False,
+) -> None:
     """List your sessions, newest first."""
-    sessions = list(
-        listed(
-            gateway.agents.ListSessions,
-            agent_service_pb2.ListSessionsRequest(),
-            lambda page: page.sessions,
-        )
-    )
+    request = agent_service_pb2.ListSessionsRequest(parent_run_id=run, include_sub_sessions=every)
+    sessions = list(listed(gateway.agents.ListSessions, request, lambda page: page.sessions))
     output.table(
         sessions,
         columns=("TITLE", "MESSAGES", "ACTIVE RUN", "ID"),

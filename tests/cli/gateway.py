@@ -197,6 +197,11 @@ class _Servicer:
         self._state.agents.append(agent)
         return agent_service_pb2.CreateAgentResponse(agent=agent)
 
+    def UpdateAgent(self, request: Any, context: Any) -> Any:
+        agent = next(a for a in self._state.agents if a.id == request.agent.id)
+        request.update_mask.MergeMessage(request.agent, agent, True, True)
+        return agent_service_pb2.UpdateAgentResponse(agent=agent)
+
     def DeleteAgent(self, request: Any, context: Any) -> Any:
         self._state.agents = [a for a in self._state.agents if a.id != request.agent_id]
         return agent_service_pb2.DeleteAgentResponse()
@@ -216,7 +221,13 @@ class _Servicer:
         return agent_service_pb2.GetSessionResponse(session=session)
 
     def ListSessions(self, request: Any, context: Any) -> Any:
-        page, token = _page(self._state.sessions, request)
+        run, every = request.parent_run_id, request.include_sub_sessions
+        found = [
+            each
+            for each in self._state.sessions
+            if each.parent_run_id == run or (every and not run)
+        ]
+        page, token = _page(found, request)
         return agent_service_pb2.ListSessionsResponse(sessions=page, next_page_token=token)
 
     def ListMessages(self, request: Any, context: Any) -> Any:

@@ -36,7 +36,18 @@ class TestCreate:
         state.bases = [Base(id="b1", display_name="handbook")]
         state.agents = [agent("Researcher")]
         result = chatmind(
-            *("agent", "create", "Guide", "--prompt", "Be brief.", "--model", "m", "--shared"),
+            *(
+                "agent",
+                "create",
+                "Guide",
+                "--description",
+                "Guides.",
+                "--prompt",
+                "Be brief.",
+                "--model",
+                "m",
+                "--shared",
+            ),
             *("--base", "handbook", "--tool", "current_time", "--tool", "other"),
             *("--agent", "Researcher"),
         )
@@ -46,7 +57,7 @@ class TestCreate:
         assert (made.display_name, made.system_prompt, made.model) == ("Guide", "Be brief.", "m")
         assert list(made.knowledge_base_ids) == ["b1"]
         assert list(made.tools) == ["current_time", "other"]
-        assert list(made.agent_ids) == ["id-Researcher"]
+        assert (made.description, list(made.agent_ids)) == ("Guides.", ["id-Researcher"])
         assert made.visibility == agent_pb2.VISIBILITY_TENANT
 
     def test_a_base_that_is_not_there_is_told(self, chatmind: Chatmind, state: State) -> None:
@@ -59,6 +70,36 @@ class TestCreate:
         chatmind("agent", "create", "Guide")
 
         assert state.agents[0].visibility == agent_pb2.VISIBILITY_PRIVATE
+
+
+class TestUpdate:
+    def test_what_is_named_changes_and_nothing_else(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide", model="m"), agent("Researcher"), agent("Writer")]
+        state.agents[0].agent_ids.append("id-Writer")
+        told = ("--agent", "Researcher", "--description", "Guides.", "--prompt", "")
+        result = chatmind("agent", "update", "Guide", *told)
+        guide = state.agents[0]
+
+        assert result.stdout == "id-Guide\n"
+        assert (guide.display_name, guide.model, guide.description) == ("Guide", "m", "Guides.")
+        assert list(guide.agent_ids) == ["id-Researcher"]
+
+    def test_it_can_be_let_ask_nobody(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide")]
+        state.agents[0].agent_ids.append("id-Writer")
+
+        chatmind("agent", "update", "Guide", "--no-agents")
+
+        assert list(state.agents[0].agent_ids) == []
+
+    def test_what_makes_no_sense_is_told(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide")]
+
+        nothing = chatmind("agent", "update", "Guide")
+        both = chatmind("agent", "update", "Guide", "--agent", "Guide", "--no-agents")
+
+        assert nothing.stderr.startswith("error: nothing is to be changed")
+        assert both.stderr == "error: --agent and --no-agents exclude each other\n"
 
 
 class TestShow:

@@ -57,6 +57,23 @@ class TestOneMessage:
             "[1] a.md > A > B (lines 3-9)",
         ]
 
+    @pytest.mark.parametrize(
+        ("name", "arguments", "shown"),
+        [
+            ("ask_fact_finder", '{"task": "Look\\nit up."}', "→ asks fact finder: Look it up."),
+            ("ask_fact_finder", "{", "→ ask_fact_finder {"),
+            ("ask_fact_finder", '{"task": 1}', '→ ask_fact_finder {"task": 1}'),
+            ("look", '{"task": "x"}', '→ look {"task": "x"}'),
+        ],
+    )
+    def test_other_agents_that_are_asked_are_shown(
+        self, chatmind: Chatmind, state: State, name: str, arguments: str, shown: str
+    ) -> None:
+        call = message_pb2.ToolCall(name=name, arguments_json=arguments)
+        state.streams.append([said("", 2, tool_calls=[call]), said("Yes.", 3), FINISHED])
+
+        assert chatmind("chat", "Why?").stderr.splitlines()[0] == shown
+
     def test_a_session_is_continued_without_an_agent(
         self, chatmind: Chatmind, state: State
     ) -> None:

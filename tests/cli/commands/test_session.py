@@ -30,6 +30,19 @@ class TestList:
         scripted = chatmind("session", "list", "--json").stdout.splitlines()
         assert [json.loads(line)["id"] for line in scripted] == ["s3", "s2", "s1"]
 
+    def test_those_of_sub_agents_are_shown_if_they_are_asked_for(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.sessions = [Session(id="s2", parent_run_id="r1"), Session(id="s1")]
+
+        def ids(*options: str) -> list[str]:
+            lines = chatmind("session", "list", "--json", *options).stdout.splitlines()
+            return [json.loads(line)["id"] for line in lines]
+
+        assert ids() == ["s1"]
+        assert ids("--all") == ["s2", "s1"]
+        assert ids("--run", "r1") == ["s2"]
+
 
 class TestShow:
     def test_all_messages_are_shown_oldest_first(self, chatmind: Chatmind, state: State) -> None:
