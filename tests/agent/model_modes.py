@@ -62,6 +62,25 @@ def obedient(request: Request) -> Reply:
     return calls(*((f"c{i}", name, text) for i, (name, text) in enumerate(wanted, len(done))))
 
 
+def tagged(name: str, arguments: str) -> str:
+    """A call as a model writes it into its text."""
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def looping_in_tags(request: Request) -> Reply:
+    """The same as `looping`, in its text."""
+    step = len(request.json["messages"])
+    return says(tagged("look", json.dumps({"what": f"step {step}"})))
+
+
+def obedient_in_tags(request: Request) -> Reply:
+    """The same as `obedient`, in its text."""
+    said = "\n".join(_texts(request.json["messages"]))
+    wanted = [tagged(*order) for order in dict.fromkeys(_ORDER.findall(said))]
+    left = [each for each in wanted if each not in said]
+    return says("\n".join(left) if left else "I did as I was told.")
+
+
 def redirecting(url: str) -> Reply:
     """Sends the client elsewhere."""
     return Reply(status=307, headers={"location": url})
@@ -120,3 +139,26 @@ MODES: Final[Mapping[str, Script]] = {
     **{str(status): fails(status) for status in (400, 401, 403, 404, 422)},
     **{str(status): fails(status) for status in (408, 409, 425)},
 }
+
+_FUNCTION: Final = "<tool_call>\n<function=look>\n<parameter=what>\nx"
+
+IN_TAGS: Final[Mapping[str, Script]] = {
+    "one call": says(tagged("look", '{"what": "x"}')),
+    "a function": says(f"{_FUNCTION}\n</parameter>\n</function>\n</tool_call>"),
+    "JSON alone": says('{"name": "look", "arguments": {"what": "x"}}'),
+    "thoughts and a call": says("Hm.\n</think>\n" + tagged("look", '{"what": "x"}')),
+    "equal calls": says("\n".join([tagged("look", '{"what": "x"}')] * 2)),
+    "invalid tool JSON": says(
+        '<tool_call>\n{"name": "look", "arguments": {"what": }}\n</tool_call>'
+    ),
+    "no JSON": says("<tool_call>look x</tool_call>"),
+    "unknown tool": says(tagged("no_such_tool", "{}")),
+    "no name": says('<tool_call>{"arguments": {}}</tool_call>'),
+    "cut in the arguments": says(
+        '<tool_call>\n{"name": "look", "arguments": {"what": "x', finish_reason="length"
+    ),
+    "cut before the arguments": says('<tool_call>\n{"name": "look", ', finish_reason="length"),
+    "a function cut in a value": says(_FUNCTION, finish_reason="length"),
+    "a function cut before its end": says(f"{_FUNCTION}\n</parameter>", finish_reason="length"),
+}
+"""The ways in which a model without native calls can ask for the tool `look`."""

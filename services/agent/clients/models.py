@@ -18,7 +18,8 @@ from services.agent.clients.models_file import (
 from services.agent.clients.offline_model import OfflineModel
 from services.agent.clients.openai_model import Endpoint, OpenAIModel
 from services.agent.clients.openai_request import Dialect
-from services.agent.domain.chat import ModelInfo, Provider
+from services.agent.clients.tool_text_writing import PROMPT_TOKENS
+from services.agent.domain.chat import ModelInfo, Provider, ToolProtocol
 from services.agent.domain.places import Places
 from services.agent.domain.ports import Model
 
@@ -93,6 +94,7 @@ def _info(settings: ModelSettings, *, default: bool) -> ModelInfo:
         context_tokens=settings.context_tokens,
         tool_protocol=settings.tool_protocol,
         default=default,
+        tools_tokens=PROMPT_TOKENS if settings.tool_protocol is ToolProtocol.TAGS else 0,
         prices=settings.prices,
     )
 

@@ -28,6 +28,8 @@ _FINISH_REASONS: Final[Mapping[object, FinishReason]] = {
 _CUT: Final = {FinishReason.LENGTH, FinishReason.CONTENT_FILTER}
 _CUT_ARGUMENTS: Final = "{"
 _THOUGHTS = re.compile(r"\A\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_THOUGHTS_END = re.compile(r"^[ \t]*</think>[ \t]*(?:\n\s*|\Z)", re.MULTILINE)
+_FENCE: Final = "```"
 
 
 class UnreadableReplyError(Exception):
@@ -107,9 +109,17 @@ def _parsed(body: bytes) -> object:
 
 
 def _without_thoughts(said: str) -> tuple[str, str]:
-    """Thoughts that a local model wrote before its answer, and the answer."""
-    thoughts = _THOUGHTS.match(said)
-    return (thoughts[1].strip(), said[thoughts.end() :]) if thoughts else ("", said)
+    """Thoughts that a local model wrote before its answer, and the answer.
+
+    Some templates open the thoughts in the prompt, so that the model only closes them. It does so
+    on a line of its own; a tag within a line or in a fence is one that the answer speaks of.
+    """
+    if thoughts := _THOUGHTS.match(said):
+        return thoughts[1].strip(), said[thoughts.end() :]
+    end = _THOUGHTS_END.search(said)
+    if end is None or "<think>" in said[: end.start()] or said[: end.start()].count(_FENCE) % 2:
+        return "", said
+    return said[: end.start()].strip(), said[end.end() :]
 
 
 def _calls(value: object, *, cut: bool) -> tuple[ToolCall, ...]:

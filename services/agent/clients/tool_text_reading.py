@@ -1,9 +1,10 @@
 """Tool calls that a model wrote into its text, as tags or as JSON. Pure.
 
-Read as calls are `<tool_call>` blocks, as Hermes and Qwen write them, and JSON that is nothing but
-calls of known tools: in a fence, or as the whole text. Code in backticks and fences of any other
-kind is text, so that an example of a call calls nothing; so is fenced JSON which the model goes on
-to talk about. What a model writes after its calls is made up, as it has not seen their results.
+Read as calls are `<tool_call>` blocks, as Hermes and Qwen write them, and where they name known
+tools, the `<function=…>` of Qwen3-Coder without such a block, and JSON that is nothing but calls:
+in a fence, or as the whole text. Code in backticks and fences of any other kind is text, so that an
+example of a call calls nothing; so is fenced JSON which the model goes on to talk about. What a
+model writes after its calls is made up, as it has not seen their results.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from services.agent.clients.tool_text_functions import WrittenFunctions, functions
 from services.agent.clients.written_json import Member, Written, objects
 from services.agent.domain.chat import ModelReply, ModelRequest, ToolProtocol
 from services.agent.domain.drafts import MAX_TOOL_CALLS
@@ -26,7 +28,7 @@ _BROKEN: Final = "{"
 
 _PLACE = re.compile(
     r"^[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$"
-    r"|(?P<tag><tool_call>)"
+    r"|(?P<tag><tool_call>|<function=)"
     r"|(?<!`)(?P<ticks>`{1,2})(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE,
 )
@@ -79,6 +81,9 @@ def with_calls_of_text(
 
 
 def _only_call(text: str, names: Collection[str]) -> tuple[str, Sequence[ToolCall]]:
+    written = functions(text, 0, known=names, most=2, tag_suffices=False)
+    if written and len(written.calls) == 1 and not text[written.end :].strip():
+        return "", _function_calls(written)
     wrapped = _WRAPPED.fullmatch(text)
     calls = _json_calls((wrapped["fenced"] or wrapped["tagged"] or "") if wrapped else text, names)
     return ("", calls) if len(calls) == 1 else (text, ())
@@ -106,7 +111,7 @@ def _blocks(text: str, names: Collection[str]) -> Iterator[_Block]:
         block = None
         place = found.end()
         if found["tag"]:
-            block = _tagged(text, found.start())
+            block = _tagged(text, found.start(), names)
         elif found["fence"]:
             closing = _closing(found["fence"]).search(text, place)
             if found["info"].strip().lower() == "json":
@@ -125,30 +130,47 @@ def _closing(fence: str) -> re.Pattern[str]:
 
 
 def _fenced(body: str, names: Collection[str]) -> _Block:
-    tag = _TAG.match(body)
-    calls = _tagged(body, 0).calls if tag else _json_calls(body, names)
+    calls = _tagged(body, 0, names).calls or _json_calls(body, names)
     return _Block(0, len(body), calls, tagged=False)
 
 
-def _tagged(text: str, start: int) -> _Block:
+def _tagged(text: str, start: int, names: Collection[str]) -> _Block:
     """The calls of the tags that follow each other from `start` on."""
     calls: list[ToolCall] = []
     end = start
-    while len(calls) < MAX_TOOL_CALLS and (tag := _TAG.match(text, end)):
-        found = objects(text, tag.end())
-        if found[-1].whole:
-            end = found[-1].end
+    while len(calls) < MAX_TOOL_CALLS:
+        most = MAX_TOOL_CALLS - len(calls)
+        if written := functions(text, end, known=names, most=most, tag_suffices=True):
+            calls += _function_calls(written)
+            end = written.end
+        elif tag := _TAG.match(text, end):
+            found, end = _json_in_tag(text, tag.end())
+            calls += found
         else:
-            # A quotation mark that is missing must not swallow the next call.
-            closing = _NEXT_TAG.search(text, tag.end())
-            end = closing.start() if closing else len(text)
-            found = objects(text[tag.end() : end])
-        calls += map(_tagged_call, found)
-        rest = _REST_OF_TAG.match(text, end)
-        end = rest.end() if rest else end
+            break
     if not calls and (odd := _ODD_TAG.match(text, start)):
         return _Block(start, odd.end(), [_call("", odd[1].strip() or _BROKEN)], tagged=True)
     return _Block(start, end, calls, tagged=True)
+
+
+def _json_in_tag(text: str, start: int) -> tuple[Sequence[ToolCall], int]:
+    """The calls of a tag whose content begins at `start`, and the place after it."""
+    found = objects(text, start)
+    end = found[-1].end
+    if not found[-1].whole:
+        # A quotation mark that is missing must not swallow the next call.
+        closing = _NEXT_TAG.search(text, start)
+        end = closing.start() if closing else len(text)
+        found = objects(text[start:end])
+    rest = _REST_OF_TAG.match(text, end)
+    return [_tagged_call(each) for each in found], rest.end() if rest else end
+
+
+def _function_calls(written: WrittenFunctions) -> Sequence[ToolCall]:
+    return [
+        _call(each.name, _BROKEN if each.arguments_json is None else each.arguments_json)
+        for each in written.calls
+    ]
 
 
 def _tagged_call(written: Written) -> ToolCall:

@@ -12,6 +12,7 @@ from typing import Final
 from services.agent.clients.openai_request import function_json, is_object
 from services.agent.domain.chat import ChatMessage, ModelRequest, ToolSpec
 from services.agent.domain.messages import Role, ToolCall
+from services.agent.domain.turn.context import estimate_tokens
 from services.common.text import Json
 
 _BETWEEN: Final = "\n\n"
@@ -32,6 +33,9 @@ To call a tool, write exactly this, with the tool's name and its arguments as a 
 For several calls write several such blocks. End your message after the last one, without code \
 fences and without a word about the results: they come in the next message, in the order of the \
 calls, each between <tool_response> and </tool_response>. To answer, write no such block."""
+
+PROMPT_TOKENS: Final = estimate_tokens(_PROMPT)
+"""About what this costs, beside the tools in it."""
 
 
 def in_text(request: ModelRequest) -> ModelRequest:

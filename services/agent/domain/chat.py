@@ -76,6 +76,7 @@ class ModelInfo:
         context_tokens: how much it reads at once; 0 where that is not known.
         tool_protocol: how it asks for tools.
         default: an empty name stands for it.
+        tools_tokens: about what offering it any tools costs, beside the tools themselves.
         prices: what its tokens cost; None where that is not known.
         endpoints: its servers as they are now, where a registry lists it; empty for a built-in one.
     """
@@ -86,6 +87,7 @@ class ModelInfo:
     context_tokens: int = 0
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE
     default: bool = False
+    tools_tokens: int = 0
     prices: Prices | None = None
     endpoints: tuple[EndpointInfo, ...] = ()
 

@@ -52,7 +52,10 @@ class TestModels:
         tags = replace(settings("a"), tool_protocol=ToolProtocol.TAGS)
 
         async with open_models([tags]) as models:
-            assert models.list()[0].tool_protocol is ToolProtocol.TAGS
+            told = models.list()[0]
+
+        assert told.tool_protocol is ToolProtocol.TAGS
+        assert 100 < told.tools_tokens < 400
 
     async def test_a_name_that_is_not_there_gives_none(self) -> None:
         async with open_models([settings("a")]) as models:

@@ -3,6 +3,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from services.agent.domain.models import AgentSettings, RunLimits
 from services.agent.domain.ports import Model
 from services.agent.domain.prices import Prices
 from services.agent.domain.run_models import Cost, StopReason, Usage
-from tests.agent.dialogue import CASES
+from tests.agent.dialogue import CASES, case
 from tests.agent.scripted_model import (
     EMPTY_CHOICES,
     FLOOD,
@@ -45,6 +46,7 @@ from tests.agent.scripted_model import (
     Then,
     calls,
     fails,
+    message,
     raw,
     says,
     scripted_model,
@@ -74,11 +76,21 @@ async def opened(
     stream: bool = False,
     tool_protocol: ToolProtocol = ToolProtocol.NATIVE,
     prices: Prices | None = None,
+    send_reasoning: bool = False,
 ) -> AsyncIterator[Model]:
     """A model of these endpoints."""
     endpoints = tuple(EndpointSettings(url, "scripted", KEY) for url in urls)
     async with open_models(
-        [ModelSettings("m", endpoints, tool_protocol=tool_protocol, stream=stream, prices=prices)],
+        [
+            ModelSettings(
+                "m",
+                endpoints,
+                tool_protocol=tool_protocol,
+                send_reasoning=send_reasoning,
+                stream=stream,
+                prices=prices,
+            )
+        ],
         timeouts=ModelTimeouts(connect_seconds=2, total_seconds=total_seconds),
         retries=retries,
         policy=policy or BreakerPolicy(rest_seconds=0.01),
@@ -240,6 +252,63 @@ class TestToolsInText:
         assert look.ran == [{"what": "x"}]
         assert scene.journal.last.text == "On b1."
         assert server.requests[1].json["messages"][-1]["role"] == "tool"
+
+
+def replied(name: str) -> Reply:
+    """A reply of case 23."""
+    return message(case("23-null-content-and-reasoning", "replies.json")[name])
+
+
+class TestCase23:
+    """Two rounds over HTTP; what was said in the first goes back in the second."""
+
+    async def sent_back(
+        self, server: ScriptedModel, name: str, *, send_reasoning: bool = False
+    ) -> dict[str, Any]:
+        """The message as the model's second question holds it."""
+        server.script(replied(name), says("On b1."))
+        async with opened(server.base_url, send_reasoning=send_reasoning) as model:
+            await Scene(model, [PlainTool("query_knowledge")]).work()
+
+        _, second = server.requests
+        (back,) = [each for each in second.json["messages"] if each["role"] == "assistant"]
+        assert isinstance(back, dict)
+        return back
+
+    async def test_a_null_beside_calls_goes_back_with_the_calls_unchanged(
+        self, server: ScriptedModel
+    ) -> None:
+        back = await self.sent_back(server, "A")
+
+        assert back.get("content") is None
+        original = case("23-null-content-and-reasoning", "replies.json")["A"]
+        assert back["tool_calls"] == original["tool_calls"]
+
+    async def test_b_a_person_is_told_of_an_empty_answer_and_no_null_goes_back(
+        self, server: ScriptedModel
+    ) -> None:
+        server.script(replied("B"), replied("B"), says("On b1."))
+        async with opened(server.base_url) as model:
+            scene = Scene(model)
+            await scene.work()
+            await Scene(model, history=scene.journal.messages).work()
+
+        assert "no answer" in scene.journal.last.text
+        said = [each for each in server.requests[-1].json["messages"] if each["role"] != "system"]
+        assert [each["role"] for each in said] == ["user", "assistant", "user"]
+        assert all(isinstance(each["content"], str) for each in said)
+
+    @pytest.mark.parametrize("needed", [True, False])
+    async def test_c_thoughts_go_back_where_they_are_needed_and_are_never_shown(
+        self, server: ScriptedModel, needed: bool
+    ) -> None:
+        expected = case("23-null-content-and-reasoning", "expected.json")["C"]
+        thoughts = expected["provider_needs_reasoning"]["reasoning_content"]
+
+        back = await self.sent_back(server, "C", send_reasoning=needed)
+
+        assert back.get("reasoning_content") == (thoughts if needed else None)
+        assert thoughts not in str(back.get("content"))
 
 
 class TestRepeats:

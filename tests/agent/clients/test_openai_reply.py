@@ -47,6 +47,25 @@ class TestReasoning:
 
         assert (reply.text, reply.reasoning) == ("On b1. <think> is a tag.", "Hm.")
 
+    @pytest.mark.parametrize(
+        ("content", "text", "reasoning"),
+        [
+            ("Hm.\n</think>\n\nOn b1.", "On b1.", "Hm."),
+            ("</think>\nOn b1.", "On b1.", ""),
+            ("Hm.\n</think>", "", "Hm."),
+            ("Hm.\n </think> \nOn b1.\n</think>\nx", "On b1.\n</think>\nx", "Hm."),
+            ("Close it with </think>.\nDone.", "Close it with </think>.\nDone.", ""),
+            ("```\nx\n</think>\n```\ny", "```\nx\n</think>\n```\ny", ""),
+            ("Write <think>\nx\n</think>\ny", "Write <think>\nx\n</think>\ny", ""),
+        ],
+    )
+    def test_thoughts_may_have_been_opened_in_the_prompt(
+        self, content: str, text: str, reasoning: str
+    ) -> None:
+        reply = read({"content": content})
+
+        assert (reply.text, reply.reasoning) == (text, reasoning)
+
     def test_thoughts_that_were_cut_off_are_no_answer(self) -> None:
         reply = read({"content": "<think>Hm, let me"}, finish_reason="length")
 

@@ -30,6 +30,9 @@ READ = ("look", '{"what":  "x"}')
 NOW_READ = ("now", "{}")
 NOW_CALL = '{"name": "now", "arguments": {}}'
 
+FUNCTION = "<function=look>\n<parameter=what>\nx\n</parameter>\n</function>"
+FUNCTION_READ = ("look", '{"what": "x"}')
+
 Calls = list[tuple[str, str]]
 
 
@@ -339,3 +342,53 @@ class TestWhatever:
 
         assert time.process_time() - begun < 5
         assert len(calls) <= MAX_TOOL_CALLS
+
+
+class TestFunctions:
+    """Calls as Qwen3-Coder writes them."""
+
+    @pytest.mark.parametrize(
+        ("text", "said", "calls"),
+        [
+            (FUNCTION, "", [FUNCTION_READ]),
+            (f"I look.\n<tool_call>\n{FUNCTION}\n</tool_call>", "I look.", [FUNCTION_READ]),
+            (f"I look.\n{FUNCTION}\n</tool_call>", "I look.", [FUNCTION_READ]),
+            (f"<tool_call>{FUNCTION}</tool_call>\n{TAGGED}", "", [FUNCTION_READ, READ]),
+            (f"{TAGGED}\n<tool_call>{FUNCTION}</tool_call>", "", [READ, FUNCTION_READ]),
+            (f"{FUNCTION}\n<tool_response>\nOn b1.", "", [FUNCTION_READ]),
+            (f"```\n{FUNCTION}\n```\nis how.", f"```\n{FUNCTION}\n```\nis how.", []),
+            (f"Write `<function=look>`.\n{TAGGED}", "Write `<function=look>`.", [READ]),
+            ("<tool_call><function=gone></function></tool_call>", "", [("gone", "{}")]),
+            ("A <function=gone></function> tag.", "A <function=gone></function> tag.", []),
+            ("<tool_call>\n<function=look>\n<parameter=what>\nx", "", [("look", "{")]),
+        ],
+    )
+    def test_they_are_read_where_tools_are_told_of_in_the_text(
+        self, text: str, said: str, calls: Calls
+    ) -> None:
+        assert read(text) == (said, calls)
+
+    @pytest.mark.parametrize(
+        ("text", "calls"),
+        [
+            (FUNCTION, [FUNCTION_READ]),
+            (f"<tool_call>\n{FUNCTION}\n</tool_call>\n", [FUNCTION_READ]),
+            (f"I look.\n{FUNCTION}", []),
+            (f"{FUNCTION} and more", []),
+            (FUNCTION * 2, []),
+            ("<tool_call><function=gone></function></tool_call>", []),
+        ],
+    )
+    def test_of_a_native_model_one_call_alone_is_taken(self, text: str, calls: Calls) -> None:
+        said, found = read(text, protocol=ToolProtocol.NATIVE)
+
+        assert found == calls
+        assert said == ("" if calls else text)
+
+    @pytest.mark.parametrize("piece", ["<function=look></function>", "<function=no></function>"])
+    def test_many_of_them_take_no_time(self, piece: str) -> None:
+        begun = time.monotonic()
+        _, calls = read(f"Well. {piece * 40_000}")
+
+        assert len(calls) <= MAX_TOOL_CALLS
+        assert time.monotonic() - begun < 5

@@ -69,6 +69,7 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
     settings = context.agent.settings
     tools = () if closing else tuple(_offered(plan, turn))
     fixed = estimate_tokens(plan.prompt) + sum(_tool_tokens(tool) for tool in tools)
+    fixed += plan.model.info.tools_tokens if tools else 0
     shown = window(
         context.history,
         turn,

@@ -5,7 +5,8 @@ import pytest
 from services.agent.domain.chat import ModelReply, RunContext
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import ModelOptions, Window
-from services.agent.domain.run_models import Offered, Usage
+from services.agent.domain.prices import Prices
+from services.agent.domain.run_models import Cost, Offered, Usage
 from services.agent.domain.turn.plan import Plan
 from services.agent.domain.turn.request import Prepared, prepare
 from tests.agent.turns import PlainTool, Scene, ScriptedModel, call
@@ -54,6 +55,20 @@ class TestPrepare:
 
         assert request.tools == ()
         assert "Answer now" in request.messages[0].text
+
+    def test_what_offering_tools_costs_is_counted_where_any_are(self) -> None:
+        given = plan()
+        model = ScriptedModel()
+        model._info = replace(model.info, tools_tokens=300)
+        dear = replace(given, model=model)
+
+        assert prepared(dear).tokens == prepared(given).tokens + 300
+        assert prepared(dear, closing=True).tokens == prepared(given, closing=True).tokens
+
+    def test_an_estimate_is_priced(self) -> None:
+        given = replace(prepared(), tokens=10, prices=Prices("EUR", 10**9, 0, 0))
+
+        assert given.usage(ModelReply("")).cost == Cost("EUR", 10_000)
 
     def test_its_cost_is_estimated(self) -> None:
         assert 1800 < prepared().tokens < 2000
