@@ -16,6 +16,7 @@ from services.agent.api import agent_servicer, run_servicer
 from services.agent.api.agent_servicer import AgentServicer
 from services.agent.api.run_servicer import RunServicer
 from services.agent.api.watch_calls import WatchCalls
+from services.agent.clients.extensions import Extensions, HookKind, load_hooks, load_tools
 from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
 from services.agent.clients.model_access import ModelsFileError
 from services.agent.clients.model_http import ModelTimeouts
@@ -26,6 +27,8 @@ from services.agent.clients.sql.opening import open_databases
 from services.agent.clients.web import WebClient
 from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
+from services.agent.domain.hooks.registry import Hooks
+from services.agent.domain.hooks.shipped import SHIPPED
 from services.agent.domain.places import Places
 from services.agent.domain.ports import ModelRegistry, SqlDatabase, Tool
 from services.agent.domain.queue import RunQueue
@@ -48,6 +51,7 @@ from services.agent.holding import WorkerLimits
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.memory.scratch import MemoryScratch
 from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.call_history import PostgresCallHistory
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
@@ -91,6 +95,7 @@ class _Parts:
         knowledge: the knowledge service.
         models: by name.
         tools: by name.
+        hooks: by name.
         places: of the worker, if there is one.
     """
 
@@ -100,6 +105,7 @@ class _Parts:
     knowledge: KnowledgeClient
     models: ModelRegistry
     tools: Tools
+    hooks: Hooks
     places: Places
 
 
@@ -127,7 +133,10 @@ async def _migrate(settings: AgentServiceSettings) -> None:
 
 @asynccontextmanager
 async def running_agent(
-    settings: AgentServiceSettings, models: Sequence[ModelSettings], tools: Sequence[Tool] = ()
+    settings: AgentServiceSettings,
+    models: Sequence[ModelSettings],
+    tools: Sequence[Tool] = (),
+    hooks: Sequence[HookKind] = (),
 ) -> AsyncIterator[RunningServer]:
     """An agent service that answers, and works, for as long as the block lasts.
 
@@ -136,15 +145,17 @@ async def running_agent(
     Args:
         settings: of this process.
         models: those that are configured, the default first.
-        tools: those that there are besides the built-in ones.
+        tools: those that there are besides the built-in ones and those that the settings name.
+        hooks: likewise.
 
     Raises:
         ListenError: the address is taken, or none of this machine's.
         ServiceError: the database cannot be used.
         FileNotFoundError: a key is missing.
+        ExtensionError: a hook or tool that the settings name cannot be had.
     """
     async with AsyncExitStack() as stack:
-        parts = await _parts(settings, models, tools, stack)
+        parts = await _parts(settings, models, _extensions(settings, tools, hooks), stack)
         draining = asyncio.Event()
         trusted = load_trusted_keys(settings.identity_dir / "trusted", _CALLERS)
         verifier = IdentityVerifier(_NAME, trusted, clock=now)
@@ -169,7 +180,7 @@ async def running_agent(
 async def _parts(
     settings: AgentServiceSettings,
     models: Sequence[ModelSettings],
-    tools: Sequence[Tool],
+    extensions: Extensions,
     stack: AsyncExitStack,
 ) -> _Parts:
     pool = await stack.enter_async_context(
@@ -204,8 +215,17 @@ async def _parts(
         open_models(models, timeouts=timeouts, places=places)
     )
     databases = await open_databases(load_databases(settings.sql_file, os.environ), pool)
-    offered = Tools([QueryKnowledge(knowledge), *_built_in(settings, databases), *tools])
-    return _Parts(settings, pool, bus, knowledge, registry, offered, places)
+    tools = extensions.with_tools([QueryKnowledge(knowledge), *_built_in(settings, databases)])
+    hooks = extensions.with_hooks(SHIPPED, PostgresCallHistory(pool))
+    return _Parts(settings, pool, bus, knowledge, registry, tools, hooks, places)
+
+
+def _extensions(
+    settings: AgentServiceSettings, tools: Sequence[Tool], hooks: Sequence[HookKind]
+) -> Extensions:
+    return Extensions(
+        tools=(*tools, *load_tools(settings.tools)), hooks=(*hooks, *load_hooks(settings.hooks))
+    )
 
 
 def _built_in(settings: AgentServiceSettings, databases: Sequence[SqlDatabase]) -> Iterator[Tool]:
@@ -245,6 +265,7 @@ async def _register(
         Sessions(sessions, messages=PostgresMessageStore(parts.pool), notifier=parts.bus.notifier),
         tools=parts.tools,
         models=parts.models,
+        hooks=parts.hooks,
         tokens=tokens,
     )
     run_service = RunServicer(
@@ -267,6 +288,7 @@ def _agents(parts: _Parts) -> Agents:
         models=parts.models,
         tools=parts.tools,
         knowledge=parts.knowledge,
+        hooks=parts.hooks,
         notifier=parts.bus.notifier,
     )
 
@@ -291,6 +313,7 @@ def _loop(parts: _Parts) -> Loop:
                 AgentTools(PostgresAgentStore(parts.pool, new_id=new_id)),
                 Continuations(PostgresCutResults(parts.pool), bounds.result_chars),
             ],
+            parts.hooks,
         ),
         clock=now,
         bounds=bounds,

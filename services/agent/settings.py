@@ -22,7 +22,7 @@ class AgentServiceSettings(BusSettings):
     """Variables that begin with `CHATMIND_AGENT_`, besides those that services share.
 
     `role` says what a process does: answer calls, work on runs, or both. A worker serves nothing
-    but its health.
+    but its health. `hooks` and `tools` name modules that bring some, separated by commas.
     """
 
     model_config = settings_config("CHATMIND_AGENT_")
@@ -45,6 +45,8 @@ class AgentServiceSettings(BusSettings):
     model_first_byte_seconds: Seconds = 60.0
     model_chunk_seconds: Seconds = 30.0
     tool_seconds: Seconds = 60.0
+    hooks: str = Field(default="", max_length=10_000)
+    tools: str = Field(default="", max_length=10_000)
     fetch_hosts: Annotated[str, Field(max_length=10_000), AfterValidator(_hosts)] = ""
 
     @property

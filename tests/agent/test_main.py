@@ -251,6 +251,7 @@ WITHOUT_ID = {
     "ListAgents": agent_service_pb2.ListAgentsRequest(),
     "ListSessions": agent_service_pb2.ListSessionsRequest(),
     "ListTools": agent_service_pb2.ListToolsRequest(),
+    "ListHooks": agent_service_pb2.ListHooksRequest(),
     "ListModels": agent_service_pb2.ListModelsRequest(),
 }
 # What case 42 calls them.

@@ -21,6 +21,7 @@ from services.agent.domain.chat import (
 )
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.ledger import ToolCallState, outcome_of
 from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
@@ -357,6 +358,7 @@ class Scene(Generic[ModelT]):
         shelf: the knowledge.
         journal: the run's.
         before: what earlier attempts at it used up.
+        hooks: registered; the agent has those that its settings name.
         now: moved by hand.
         clock_error: how wrong the worker's clock is.
     """
@@ -369,6 +371,7 @@ class Scene(Generic[ModelT]):
     history: Sequence[Message] = ()
     bounds: ToolBounds = field(default_factory=ToolBounds)
     before: Spent = field(default_factory=Spent)
+    hooks: Hooks = field(default_factory=Hooks)
     now: datetime = START
     clock_error: timedelta = timedelta()
 
@@ -381,6 +384,7 @@ class Scene(Generic[ModelT]):
                 KnowledgeTools(self.shelf),
                 Continuations(self.journal, self.bounds.result_chars),
             ],
+            self.hooks,
         )
         return await Loop(planner, self._clock, self.bounds).run(self.context(), self.journal)
 

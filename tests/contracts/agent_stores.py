@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from services.agent.domain.hooks.hook import CallHistory
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
 from services.agent.domain.ports import CutResults
@@ -20,6 +21,7 @@ from services.agent.domain.stores import (
 )
 from services.agent.domain.watch.news import NewsStore
 from services.agent.store.memory.agents import MemoryAgentStore
+from services.agent.store.memory.call_history import MemoryCallHistory
 from services.agent.store.memory.database import MemoryDatabase
 from services.agent.store.memory.news import MemoryNewsStore
 from services.agent.store.memory.queue import MemoryRunQueue
@@ -28,6 +30,7 @@ from services.agent.store.memory.runs import MemoryRunStore
 from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
 from services.agent.store.memory.wholes import MemoryCutResults
 from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.call_history import PostgresCallHistory
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
@@ -66,6 +69,7 @@ class Stores:
     runs: RunStore
     queue: RunQueue
     news: NewsStore
+    calls: CallHistory
     recordings: Recordings
     wholes: CutResults
 
@@ -108,6 +112,7 @@ def memory_stores(
         ),
         queue=MemoryRunQueue(database),
         news=MemoryNewsStore(database),
+        calls=MemoryCallHistory(database),
         recordings=MemoryRecordings(database),
         wholes=MemoryCutResults(database),
     )
@@ -135,6 +140,7 @@ def postgres_stores(
         ),
         queue=PostgresRunQueue(pool, new_id=new_id),
         news=PostgresNewsStore(pool),
+        calls=PostgresCallHistory(pool),
         recordings=PostgresRecordings(pool),
         wholes=PostgresCutResults(pool),
     )

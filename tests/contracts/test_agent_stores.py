@@ -12,6 +12,7 @@ from services.agent.domain.messages import Role
 from services.agent.domain.models import (
     AgentId,
     AgentSettings,
+    HookSetting,
     KnowledgeBaseId,
     ModelOptions,
     Retrieval,
@@ -56,6 +57,10 @@ FULL = AgentSettings(
     window=Window(0, 1234),
     visibility=Visibility.TENANT,
     agent_ids=(AgentId(new_id()), AgentId(new_id())),
+    hooks=(
+        HookSetting("logging"),
+        HookSetting("mask", -1, {"kinds": ["email"], "deep": {"a": 1.5}}),
+    ),
 )
 
 

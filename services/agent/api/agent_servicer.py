@@ -4,9 +4,11 @@ from chatmind.agent.v1 import agent_service_pb2 as pb
 from chatmind.agent.v1 import agent_service_pb2_grpc
 
 from services.agent.api.convert import agents as convert_agents
+from services.agent.api.convert import hooks as convert_hooks
 from services.agent.api.convert import sessions as convert_sessions
 from services.agent.api.convert.common import to_request_key
 from services.agent.domain.agents import Agents
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
 from services.agent.domain.sessions import Sessions
@@ -30,12 +32,14 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         *,
         tools: ToolRegistry,
         models: ModelRegistry,
+        hooks: Hooks,
         tokens: PageTokens,
     ) -> None:
         self._agents = agents
         self._sessions = sessions
         self._tools = tools
         self._models = models
+        self._hooks = hooks
         self._tokens = tokens
 
     async def CreateAgent(
@@ -171,3 +175,9 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> pb.ListModelsResponse:
         """The models there are."""
         return pb.ListModelsResponse(models=convert_agents.from_models(self._models.list()))
+
+    async def ListHooks(
+        self, request: pb.ListHooksRequest, context: Context
+    ) -> pb.ListHooksResponse:
+        """The hooks there are."""
+        return pb.ListHooksResponse(hooks=convert_hooks.from_infos(self._hooks.list()))

@@ -11,6 +11,7 @@ from services.agent.domain.errors import (
     UnknownModelError,
     UnknownToolError,
 )
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.models import Agent, AgentId, AgentSettings
 from services.agent.domain.patch import patched, paths
 from services.agent.domain.ports import Knowledge, ModelRegistry, ToolRegistry
@@ -31,12 +32,14 @@ class Agents:
         models: ModelRegistry,
         tools: ToolRegistry,
         knowledge: Knowledge,
+        hooks: Hooks,
         notifier: Notifier,
     ) -> None:
         self._store = store
         self._models = models
         self._tools = tools
         self._knowledge = knowledge
+        self._hooks = hooks
         self._notifier = notifier
 
     async def create(
@@ -110,6 +113,8 @@ class Agents:
             raise UnknownModelError.of("agent.model", settings.model, known=known)
         if "tools" in changed:
             self._check_tools(settings.tools)
+        if "hooks" in changed:
+            self._hooks.chosen(settings.hooks)
         if "knowledge_base_ids" in changed and settings.knowledge_base_ids:
             await self._check_bases(identity, settings)
 

@@ -182,6 +182,7 @@ class ModelReply:
         usage: what it processed; None where the server does not say.
         reasoning: its thoughts; kept in the message's metadata, no part of the answer.
         model: what the server calls the model that answered.
+        hook: the hook that wrote this in the model's place; empty where the model did.
     """
 
     text: str
@@ -190,6 +191,7 @@ class ModelReply:
     usage: Usage | None = None
     reasoning: str = ""
     model: str = ""
+    hook: str = ""
 
 
 @dataclass(frozen=True, slots=True)

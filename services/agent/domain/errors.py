@@ -57,6 +57,22 @@ class UnknownToolError(InvalidArgumentError):
         )
 
 
+class UnknownHookError(InvalidArgumentError):
+    """No hook of that name is registered."""
+
+    reason = "UNKNOWN_HOOK"
+
+    @classmethod
+    def of(cls, field: str, hook: str, *, known: Iterable[str]) -> "UnknownHookError":
+        """The error for `hook` in a field of a request."""
+        names = ", ".join(sorted(known))
+        return cls(
+            f"{field}: no hook is named {hook!r}; known: {names}",
+            metadata={"hook": hook, "known": names},
+            violations=[FieldViolation(field, f"must be one of: {names}")],
+        )
+
+
 class UnknownKnowledgeBaseError(InvalidArgumentError):
     """The caller sees no such base."""
 

@@ -3,10 +3,13 @@
 An unset setting is None and stays so when stored; properties say what it then means.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NewType
+
+from services.common.text import Json
 
 AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
@@ -132,6 +135,21 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSetting:
+    """A hook that an agent has.
+
+    Attributes:
+        name: a registered one.
+        priority: hooks with lower ones are outside; None leaves it to the hook.
+        config: keeps the hook's schema.
+    """
+
+    name: str
+    priority: int | None = None
+    config: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What its owner decides about an agent.
 
@@ -148,6 +166,7 @@ class AgentSettings:
         window: bounds the history.
         visibility: who can see and talk to it.
         agent_ids: other agents that it may call as tools, with the sight of whoever talks to it.
+        hooks: stand around each of its steps, each name once.
     """
 
     display_name: str
@@ -162,6 +181,7 @@ class AgentSettings:
     window: Window = Window()
     visibility: Visibility = Visibility.PRIVATE
     agent_ids: tuple[AgentId, ...] = ()
+    hooks: tuple[HookSetting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

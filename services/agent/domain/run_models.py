@@ -47,6 +47,7 @@ class StopReason(Enum):
     INTERNAL = "internal"
     AGENT_DELETED = "agent_deleted"
     INTERRUPTED = "interrupted"
+    HOOK = "hook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,13 @@ class Offered:
         tools: names of the tools.
         knowledge_base_ids: the bases.
         model: name of the model.
+        hooks: names of the hooks that hold, outermost first.
     """
 
     tools: tuple[str, ...]
     knowledge_base_ids: tuple[KnowledgeBaseId, ...]
     model: str
+    hooks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

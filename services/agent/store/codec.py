@@ -11,6 +11,7 @@ from services.agent.domain.models import (
     AgentSettings,
     ChunkId,
     DocumentId,
+    HookSetting,
     KnowledgeBaseId,
     ModelOptions,
     Retrieval,
@@ -75,7 +76,13 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         visibility=Visibility(value["visibility"]),
         # Runs that an earlier release has taken have none.
         agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),
+        hooks=tuple(HookSetting(**hook) for hook in value.get("hooks", ())),
     )
+
+
+def hooks_to_json(hooks: Sequence[HookSetting]) -> list[JsonObject]:
+    """An agent's hooks as JSON."""
+    return [_present(asdict(hook)) for hook in hooks]
 
 
 def calls_to_json(calls: Sequence[ToolCall]) -> list[JsonObject]:
@@ -124,6 +131,7 @@ def offered_from_json(value: Mapping[str, Any]) -> Offered:
         tools=tuple(value["tools"]),
         knowledge_base_ids=tuple(KnowledgeBaseId(id_) for id_ in value["knowledge_base_ids"]),
         model=value["model"],
+        hooks=tuple(value.get("hooks", ())),
     )
 
 

@@ -28,6 +28,7 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
             "ListMessages",
             "ListTools",
             "ListModels",
+            "ListHooks",
         ),
         Scope.WRITE: (
             "CreateAgent",

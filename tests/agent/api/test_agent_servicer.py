@@ -3,10 +3,12 @@
 import asyncio
 from typing import Any
 
-from chatmind.agent.v1 import agent_pb2, model_pb2, session_pb2, tool_pb2
+import pytest
+from chatmind.agent.v1 import agent_pb2, hook_pb2, model_pb2, session_pb2, tool_pb2
 from chatmind.agent.v1 import agent_service_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
 from services.common.ids import new_id
@@ -344,6 +346,55 @@ class TestSessions:
         )
 
 
+class TestHooks:
+    async def test_they_are_kept_as_they_were_said(self, api: RunningAgent) -> None:
+        hook = agent_pb2.AgentHook(name="call_limits", priority=0)
+        hook.config.update({"model": {"max_calls": 3}, "then": "error"})
+
+        agent = await api.alice.create_agent(hooks=[hook, agent_pb2.AgentHook(name="logging")])
+
+        request = pb.GetAgentRequest(agent_id=agent.id)
+        kept = (await api.alice.call("GetAgent", request)).agent
+        assert list(kept.hooks) == [hook, agent_pb2.AgentHook(name="logging", config=Struct())]
+
+    @pytest.mark.parametrize(
+        ("name", "config", "field"),
+        [
+            ("nothing", {}, "name"),
+            ("logging", {}, "name"),
+            ("call_limits", {"model": {"max_calls": -1}}, "config.model.max_calls"),
+            ("call_limits", {"tool": {"look": {"max_calls": "x"}}}, "config.tool.look.max_calls"),
+            ("call_limits", {}, "config"),
+            ("pii_masking", {"kinds": ["email", "shoe_size"]}, "config.kinds[1]"),
+            ("pii_masking", {"typo": True}, "config.typo"),
+            ("pii_masking", {"text": "x" * 8192}, "config"),
+        ],
+    )
+    async def test_what_cannot_be_is_named(
+        self, api: RunningAgent, name: str, config: dict[str, Any], field: str
+    ) -> None:
+        hook = agent_pb2.AgentHook(name=name)
+        hook.config.update(config)
+        hooks = [agent_pb2.AgentHook(name="logging"), hook]
+        agent = agent_pb2.Agent(display_name="x", hooks=hooks)
+
+        failure = await api.alice.failure("CreateAgent", pb.CreateAgentRequest(agent=agent))
+
+        assert failure.code == StatusCode.INVALID_ARGUMENT
+        assert [each.field for each in failure.violations] == [f"agent.hooks[1].{field}"]
+
+    async def test_they_are_changed_alone(self, api: RunningAgent) -> None:
+        agent = await api.alice.create_agent(system_prompt="Be kind.")
+        new = agent_pb2.Agent(id=agent.id, hooks=[agent_pb2.AgentHook(name="logging")])
+        mask = FieldMask(paths=["hooks"])
+
+        request = pb.UpdateAgentRequest(agent=new, update_mask=mask)
+        changed = (await api.alice.call("UpdateAgent", request)).agent
+
+        assert [hook.name for hook in changed.hooks] == ["logging"]
+        assert changed.system_prompt == "Be kind."
+
+
 class TestListMessages:
     async def test_a_page_stays_below_three_mebibytes(self, api: RunningAgent) -> None:
         alice = api.alice
@@ -399,6 +450,21 @@ class TestRegistries:
             assert tool.effect == tool_pb2.Tool.EFFECT_READ_ONLY
             assert tool.trusted == (tool.name != "query_knowledge")
             assert tool.input_schema["type"] == "object"
+
+    async def test_hooks_are_told_by_name(self, api: RunningAgent) -> None:
+        answer = await api.alice.call("ListHooks", pb.ListHooksRequest())
+
+        assert [hook.name for hook in answer.hooks] == [
+            "call_limits",
+            "context_editing",
+            "logging",
+            "pii_masking",
+        ]
+        for hook in answer.hooks:
+            assert hook.description
+            assert hook.positions
+            assert hook.config_schema["type"] == "object"
+        assert list(answer.hooks[1].positions) == [hook_pb2.Hook.POSITION_BEFORE_MODEL]
 
     async def test_models_are_told_by_name(self, api: RunningAgent) -> None:
         answer = await api.alice.call("ListModels", pb.ListModelsRequest())

@@ -10,11 +10,14 @@ from services.agent.domain.agents import Agents
 from services.agent.domain.chat import KnowledgeBase, Passage
 from services.agent.domain.errors import (
     KnowledgeUnavailableError,
+    UnknownHookError,
     UnknownKnowledgeBaseError,
     UnknownModelError,
     UnknownToolError,
 )
-from services.agent.domain.models import AgentSettings, KnowledgeBaseId, RunLimits
+from services.agent.domain.hooks.registry import Hooks
+from services.agent.domain.hooks.shipped import SHIPPED
+from services.agent.domain.models import AgentSettings, HookSetting, KnowledgeBaseId, RunLimits
 from services.agent.domain.patch import paths
 from services.agent.domain.stores import RequestKey
 from services.agent.domain.tools.current_time import current_time_tool
@@ -72,6 +75,7 @@ def agents(knowledge: OneBase, notified: LocalHints) -> Agents:
         models=Models([OfflineModel(default=True)]),
         tools=Tools([current_time_tool(now)]),
         knowledge=knowledge,
+        hooks=Hooks(SHIPPED),
         notifier=notified,
     )
 
@@ -104,6 +108,15 @@ class TestCreate:
 
         assert refused.value.metadata == {"tool": "rm", "known": "current_time"}
         assert [each.field for each in refused.value.violations] == ["agent.tools[1]"]
+
+    async def test_an_unknown_hook_is_refused_by_its_place(self, agents: Agents) -> None:
+        hooks = (HookSetting("logging"), HookSetting("nothing"))
+
+        with pytest.raises(UnknownHookError) as refused:
+            await agents.create(ALICE, AgentSettings("Helper", hooks=hooks))
+
+        assert refused.value.metadata["hook"] == "nothing"
+        assert [each.field for each in refused.value.violations] == ["agent.hooks[1].name"]
 
     async def test_a_base_the_user_does_not_see_is_refused_by_its_place(
         self, agents: Agents
@@ -165,6 +178,7 @@ class TestUpdate:
             "tools": AgentSettings("x", tools=("rm",)),
             "knowledge_base_ids": AgentSettings("x", knowledge_base_ids=(HIDDEN,)),
             "agent_ids": AgentSettings("x", agent_ids=(agent.id,)),
+            "hooks": AgentSettings("x", hooks=(HookSetting("nothing"),)),
         }
 
         for path, new in wrong.items():

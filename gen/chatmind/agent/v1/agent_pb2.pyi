@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -69,6 +70,7 @@ class Agent(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     AGENT_IDS_FIELD_NUMBER: _builtins.int
+    HOOKS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     display_name: _builtins.str
@@ -125,6 +127,10 @@ class Agent(_message.Message):
         them; in a conversation those that the user does not see are left out. None of them may lead back to it.
         """
 
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentHook]:
+        """hooks stand around each of its steps; each name at most once."""
+
     def __init__(
         self,
         *,
@@ -146,14 +152,51 @@ class Agent(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
         agent_ids: _abc.Iterable[_builtins.str] | None = ...,
+        hooks: _abc.Iterable[Global___AgentHook] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits", "options", b"options", "retrieval", b"retrieval", "update_time", b"update_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Agent: _TypeAlias = Agent  # noqa: Y015
+
+@_typing.final
+class AgentHook(_message.Message):
+    """AgentHook is a hook that an agent has, and how it is to behave."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name is one from ListHooks."""
+    priority: _builtins.int
+    """priority orders the hooks: those with lower ones are outside, see requests first and replies last; of equal ones
+    the name decides. Unset means the hook's own, from ListHooks.
+    """
+    @_builtins.property
+    def config(self) -> _struct_pb2.Struct:
+        """config keeps the hook's config_schema; at most 8,192 bytes as JSON."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        priority: _builtins.int | None = ...,
+        config: _struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "config", b"config", "priority", b"priority"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "config", b"config", "name", b"name", "priority", b"priority"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+
+Global___AgentHook: _TypeAlias = AgentHook  # noqa: Y015
 
 @_typing.final
 class ModelOptions(_message.Message):

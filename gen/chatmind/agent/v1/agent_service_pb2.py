@@ -24,6 +24,7 @@ _sym_db = _symbol_database.Default()
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from chatmind.agent.v1 import agent_pb2 as chatmind_dot_agent_dot_v1_dot_agent__pb2
+from chatmind.agent.v1 import hook_pb2 as chatmind_dot_agent_dot_v1_dot_hook__pb2
 from chatmind.agent.v1 import model_pb2 as chatmind_dot_agent_dot_v1_dot_model__pb2
 from chatmind.agent.v1 import session_pb2 as chatmind_dot_agent_dot_v1_dot_session__pb2
 from chatmind.agent.v1 import tool_pb2 as chatmind_dot_agent_dot_v1_dot_tool__pb2
@@ -31,7 +32,7 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%chatmind/agent/v1/agent_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1d\x63hatmind/agent/v1/agent.proto\x1a\x1d\x63hatmind/agent/v1/model.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1c\x63hatmind/agent/v1/tool.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"f\n\x12\x43reateAgentRequest\x12/\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.AgentB\x06\xbaH\x03\xc8\x01\x01\x12\x1f\n\nrequest_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\">\n\x13\x43reateAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"-\n\x0fGetAgentRequest\x12\x1a\n\x08\x61gent_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\";\n\x10GetAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"m\n\x11ListAgentsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x1e\n\x0c\x64isplay_name\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\xc8\x01\"W\n\x12ListAgentsResponse\x12(\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.Agent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"~\n\x12UpdateAgentRequest\x12/\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.AgentB\x06\xbaH\x03\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\">\n\x13UpdateAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"0\n\x12\x44\x65leteAgentRequest\x12\x1a\n\x08\x61gent_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"F\n\x13\x44\x65leteAgentResponse\x12/\n\x0b\x64\x65lete_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x14\x43reateSessionRequest\x12\x33\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.SessionB\x06\xbaH\x03\xc8\x01\x01\x12\x1f\n\nrequest_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"D\n\x15\x43reateSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"1\n\x11GetSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"A\n\x12GetSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"\xb0\x01\n\x13ListSessionsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x1d\n\x08\x61gent_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x1c\n\x14include_sub_sessions\x18\x04 \x01(\x08\x12\"\n\rparent_run_id\x18\x05 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"]\n\x14ListSessionsResponse\x12,\n\x08sessions\x18\x01 \x03(\x0b\x32\x1a.chatmind.agent.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x14UpdateSessionRequest\x12\x33\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.SessionB\x06\xbaH\x03\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\"D\n\x15UpdateSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"4\n\x14\x44\x65leteSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"h\n\x15\x44\x65leteSessionResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12/\n\x0b\x64\x65lete_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x84\x02\n\x13ListMessagesRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x45\n\x05order\x18\x04 \x01(\x0e\x32,.chatmind.agent.v1.ListMessagesRequest.OrderB\x08\xbaH\x05\x82\x01\x02\x10\x01\"N\n\x05Order\x12\x15\n\x11ORDER_UNSPECIFIED\x10\x00\x12\x16\n\x12ORDER_OLDEST_FIRST\x10\x01\x12\x16\n\x12ORDER_NEWEST_FIRST\x10\x02\"]\n\x14ListMessagesResponse\x12,\n\x08messages\x18\x01 \x03(\x0b\x32\x1a.chatmind.agent.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10ListToolsRequest\";\n\x11ListToolsResponse\x12&\n\x05tools\x18\x01 \x03(\x0b\x32\x17.chatmind.agent.v1.Tool\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.Model2\xd4\t\n\x0c\x41gentService\x12\\\n\x0b\x43reateAgent\x12%.chatmind.agent.v1.CreateAgentRequest\x1a&.chatmind.agent.v1.CreateAgentResponse\x12S\n\x08GetAgent\x12\".chatmind.agent.v1.GetAgentRequest\x1a#.chatmind.agent.v1.GetAgentResponse\x12Y\n\nListAgents\x12$.chatmind.agent.v1.ListAgentsRequest\x1a%.chatmind.agent.v1.ListAgentsResponse\x12\\\n\x0bUpdateAgent\x12%.chatmind.agent.v1.UpdateAgentRequest\x1a&.chatmind.agent.v1.UpdateAgentResponse\x12\\\n\x0b\x44\x65leteAgent\x12%.chatmind.agent.v1.DeleteAgentRequest\x1a&.chatmind.agent.v1.DeleteAgentResponse\x12\x62\n\rCreateSession\x12\'.chatmind.agent.v1.CreateSessionRequest\x1a(.chatmind.agent.v1.CreateSessionResponse\x12Y\n\nGetSession\x12$.chatmind.agent.v1.GetSessionRequest\x1a%.chatmind.agent.v1.GetSessionResponse\x12_\n\x0cListSessions\x12&.chatmind.agent.v1.ListSessionsRequest\x1a\'.chatmind.agent.v1.ListSessionsResponse\x12\x62\n\rUpdateSession\x12\'.chatmind.agent.v1.UpdateSessionRequest\x1a(.chatmind.agent.v1.UpdateSessionResponse\x12\x62\n\rDeleteSession\x12\'.chatmind.agent.v1.DeleteSessionRequest\x1a(.chatmind.agent.v1.DeleteSessionResponse\x12_\n\x0cListMessages\x12&.chatmind.agent.v1.ListMessagesRequest\x1a\'.chatmind.agent.v1.ListMessagesResponse\x12V\n\tListTools\x12#.chatmind.agent.v1.ListToolsRequest\x1a$.chatmind.agent.v1.ListToolsResponse\x12Y\n\nListModels\x12$.chatmind.agent.v1.ListModelsRequest\x1a%.chatmind.agent.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%chatmind/agent/v1/agent_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1d\x63hatmind/agent/v1/agent.proto\x1a\x1c\x63hatmind/agent/v1/hook.proto\x1a\x1d\x63hatmind/agent/v1/model.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1c\x63hatmind/agent/v1/tool.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"f\n\x12\x43reateAgentRequest\x12/\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.AgentB\x06\xbaH\x03\xc8\x01\x01\x12\x1f\n\nrequest_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\">\n\x13\x43reateAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"-\n\x0fGetAgentRequest\x12\x1a\n\x08\x61gent_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\";\n\x10GetAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"m\n\x11ListAgentsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x1e\n\x0c\x64isplay_name\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\xc8\x01\"W\n\x12ListAgentsResponse\x12(\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.Agent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"~\n\x12UpdateAgentRequest\x12/\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.AgentB\x06\xbaH\x03\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\">\n\x13UpdateAgentResponse\x12\'\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x18.chatmind.agent.v1.Agent\"0\n\x12\x44\x65leteAgentRequest\x12\x1a\n\x08\x61gent_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"F\n\x13\x44\x65leteAgentResponse\x12/\n\x0b\x64\x65lete_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x14\x43reateSessionRequest\x12\x33\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.SessionB\x06\xbaH\x03\xc8\x01\x01\x12\x1f\n\nrequest_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"D\n\x15\x43reateSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"1\n\x11GetSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"A\n\x12GetSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"\xb0\x01\n\x13ListSessionsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x1d\n\x08\x61gent_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x1c\n\x14include_sub_sessions\x18\x04 \x01(\x08\x12\"\n\rparent_run_id\x18\x05 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"]\n\x14ListSessionsResponse\x12,\n\x08sessions\x18\x01 \x03(\x0b\x32\x1a.chatmind.agent.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x14UpdateSessionRequest\x12\x33\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.SessionB\x06\xbaH\x03\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\"D\n\x15UpdateSessionResponse\x12+\n\x07session\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.Session\"4\n\x14\x44\x65leteSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"h\n\x15\x44\x65leteSessionResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12/\n\x0b\x64\x65lete_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x84\x02\n\x13ListMessagesRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\x12\x45\n\x05order\x18\x04 \x01(\x0e\x32,.chatmind.agent.v1.ListMessagesRequest.OrderB\x08\xbaH\x05\x82\x01\x02\x10\x01\"N\n\x05Order\x12\x15\n\x11ORDER_UNSPECIFIED\x10\x00\x12\x16\n\x12ORDER_OLDEST_FIRST\x10\x01\x12\x16\n\x12ORDER_NEWEST_FIRST\x10\x02\"]\n\x14ListMessagesResponse\x12,\n\x08messages\x18\x01 \x03(\x0b\x32\x1a.chatmind.agent.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10ListToolsRequest\";\n\x11ListToolsResponse\x12&\n\x05tools\x18\x01 \x03(\x0b\x32\x17.chatmind.agent.v1.Tool\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.Model\"\x12\n\x10ListHooksRequest\";\n\x11ListHooksResponse\x12&\n\x05hooks\x18\x01 \x03(\x0b\x32\x17.chatmind.agent.v1.Hook2\xac\n\n\x0c\x41gentService\x12\\\n\x0b\x43reateAgent\x12%.chatmind.agent.v1.CreateAgentRequest\x1a&.chatmind.agent.v1.CreateAgentResponse\x12S\n\x08GetAgent\x12\".chatmind.agent.v1.GetAgentRequest\x1a#.chatmind.agent.v1.GetAgentResponse\x12Y\n\nListAgents\x12$.chatmind.agent.v1.ListAgentsRequest\x1a%.chatmind.agent.v1.ListAgentsResponse\x12\\\n\x0bUpdateAgent\x12%.chatmind.agent.v1.UpdateAgentRequest\x1a&.chatmind.agent.v1.UpdateAgentResponse\x12\\\n\x0b\x44\x65leteAgent\x12%.chatmind.agent.v1.DeleteAgentRequest\x1a&.chatmind.agent.v1.DeleteAgentResponse\x12\x62\n\rCreateSession\x12\'.chatmind.agent.v1.CreateSessionRequest\x1a(.chatmind.agent.v1.CreateSessionResponse\x12Y\n\nGetSession\x12$.chatmind.agent.v1.GetSessionRequest\x1a%.chatmind.agent.v1.GetSessionResponse\x12_\n\x0cListSessions\x12&.chatmind.agent.v1.ListSessionsRequest\x1a\'.chatmind.agent.v1.ListSessionsResponse\x12\x62\n\rUpdateSession\x12\'.chatmind.agent.v1.UpdateSessionRequest\x1a(.chatmind.agent.v1.UpdateSessionResponse\x12\x62\n\rDeleteSession\x12\'.chatmind.agent.v1.DeleteSessionRequest\x1a(.chatmind.agent.v1.DeleteSessionResponse\x12_\n\x0cListMessages\x12&.chatmind.agent.v1.ListMessagesRequest\x1a\'.chatmind.agent.v1.ListMessagesResponse\x12V\n\tListTools\x12#.chatmind.agent.v1.ListToolsRequest\x1a$.chatmind.agent.v1.ListToolsResponse\x12Y\n\nListModels\x12$.chatmind.agent.v1.ListModelsRequest\x1a%.chatmind.agent.v1.ListModelsResponse\x12V\n\tListHooks\x12#.chatmind.agent.v1.ListHooksRequest\x1a$.chatmind.agent.v1.ListHooksResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -84,60 +85,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTMESSAGESREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003(\200\020'
   _globals['_LISTMESSAGESREQUEST'].fields_by_name['order']._loaded_options = None
   _globals['_LISTMESSAGESREQUEST'].fields_by_name['order']._serialized_options = b'\272H\005\202\001\002\020\001'
-  _globals['_CREATEAGENTREQUEST']._serialized_start=281
-  _globals['_CREATEAGENTREQUEST']._serialized_end=383
-  _globals['_CREATEAGENTRESPONSE']._serialized_start=385
-  _globals['_CREATEAGENTRESPONSE']._serialized_end=447
-  _globals['_GETAGENTREQUEST']._serialized_start=449
-  _globals['_GETAGENTREQUEST']._serialized_end=494
-  _globals['_GETAGENTRESPONSE']._serialized_start=496
-  _globals['_GETAGENTRESPONSE']._serialized_end=555
-  _globals['_LISTAGENTSREQUEST']._serialized_start=557
-  _globals['_LISTAGENTSREQUEST']._serialized_end=666
-  _globals['_LISTAGENTSRESPONSE']._serialized_start=668
-  _globals['_LISTAGENTSRESPONSE']._serialized_end=755
-  _globals['_UPDATEAGENTREQUEST']._serialized_start=757
-  _globals['_UPDATEAGENTREQUEST']._serialized_end=883
-  _globals['_UPDATEAGENTRESPONSE']._serialized_start=885
-  _globals['_UPDATEAGENTRESPONSE']._serialized_end=947
-  _globals['_DELETEAGENTREQUEST']._serialized_start=949
-  _globals['_DELETEAGENTREQUEST']._serialized_end=997
-  _globals['_DELETEAGENTRESPONSE']._serialized_start=999
-  _globals['_DELETEAGENTRESPONSE']._serialized_end=1069
-  _globals['_CREATESESSIONREQUEST']._serialized_start=1071
-  _globals['_CREATESESSIONREQUEST']._serialized_end=1179
-  _globals['_CREATESESSIONRESPONSE']._serialized_start=1181
-  _globals['_CREATESESSIONRESPONSE']._serialized_end=1249
-  _globals['_GETSESSIONREQUEST']._serialized_start=1251
-  _globals['_GETSESSIONREQUEST']._serialized_end=1300
-  _globals['_GETSESSIONRESPONSE']._serialized_start=1302
-  _globals['_GETSESSIONRESPONSE']._serialized_end=1367
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=1370
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=1546
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1548
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1641
-  _globals['_UPDATESESSIONREQUEST']._serialized_start=1644
-  _globals['_UPDATESESSIONREQUEST']._serialized_end=1776
-  _globals['_UPDATESESSIONRESPONSE']._serialized_start=1778
-  _globals['_UPDATESESSIONRESPONSE']._serialized_end=1846
-  _globals['_DELETESESSIONREQUEST']._serialized_start=1848
-  _globals['_DELETESESSIONREQUEST']._serialized_end=1900
-  _globals['_DELETESESSIONRESPONSE']._serialized_start=1902
-  _globals['_DELETESESSIONRESPONSE']._serialized_end=2006
-  _globals['_LISTMESSAGESREQUEST']._serialized_start=2009
-  _globals['_LISTMESSAGESREQUEST']._serialized_end=2269
-  _globals['_LISTMESSAGESREQUEST_ORDER']._serialized_start=2191
-  _globals['_LISTMESSAGESREQUEST_ORDER']._serialized_end=2269
-  _globals['_LISTMESSAGESRESPONSE']._serialized_start=2271
-  _globals['_LISTMESSAGESRESPONSE']._serialized_end=2364
-  _globals['_LISTTOOLSREQUEST']._serialized_start=2366
-  _globals['_LISTTOOLSREQUEST']._serialized_end=2384
-  _globals['_LISTTOOLSRESPONSE']._serialized_start=2386
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=2445
-  _globals['_LISTMODELSREQUEST']._serialized_start=2447
-  _globals['_LISTMODELSREQUEST']._serialized_end=2466
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2468
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2530
-  _globals['_AGENTSERVICE']._serialized_start=2533
-  _globals['_AGENTSERVICE']._serialized_end=3769
+  _globals['_CREATEAGENTREQUEST']._serialized_start=311
+  _globals['_CREATEAGENTREQUEST']._serialized_end=413
+  _globals['_CREATEAGENTRESPONSE']._serialized_start=415
+  _globals['_CREATEAGENTRESPONSE']._serialized_end=477
+  _globals['_GETAGENTREQUEST']._serialized_start=479
+  _globals['_GETAGENTREQUEST']._serialized_end=524
+  _globals['_GETAGENTRESPONSE']._serialized_start=526
+  _globals['_GETAGENTRESPONSE']._serialized_end=585
+  _globals['_LISTAGENTSREQUEST']._serialized_start=587
+  _globals['_LISTAGENTSREQUEST']._serialized_end=696
+  _globals['_LISTAGENTSRESPONSE']._serialized_start=698
+  _globals['_LISTAGENTSRESPONSE']._serialized_end=785
+  _globals['_UPDATEAGENTREQUEST']._serialized_start=787
+  _globals['_UPDATEAGENTREQUEST']._serialized_end=913
+  _globals['_UPDATEAGENTRESPONSE']._serialized_start=915
+  _globals['_UPDATEAGENTRESPONSE']._serialized_end=977
+  _globals['_DELETEAGENTREQUEST']._serialized_start=979
+  _globals['_DELETEAGENTREQUEST']._serialized_end=1027
+  _globals['_DELETEAGENTRESPONSE']._serialized_start=1029
+  _globals['_DELETEAGENTRESPONSE']._serialized_end=1099
+  _globals['_CREATESESSIONREQUEST']._serialized_start=1101
+  _globals['_CREATESESSIONREQUEST']._serialized_end=1209
+  _globals['_CREATESESSIONRESPONSE']._serialized_start=1211
+  _globals['_CREATESESSIONRESPONSE']._serialized_end=1279
+  _globals['_GETSESSIONREQUEST']._serialized_start=1281
+  _globals['_GETSESSIONREQUEST']._serialized_end=1330
+  _globals['_GETSESSIONRESPONSE']._serialized_start=1332
+  _globals['_GETSESSIONRESPONSE']._serialized_end=1397
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=1400
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=1576
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1578
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1671
+  _globals['_UPDATESESSIONREQUEST']._serialized_start=1674
+  _globals['_UPDATESESSIONREQUEST']._serialized_end=1806
+  _globals['_UPDATESESSIONRESPONSE']._serialized_start=1808
+  _globals['_UPDATESESSIONRESPONSE']._serialized_end=1876
+  _globals['_DELETESESSIONREQUEST']._serialized_start=1878
+  _globals['_DELETESESSIONREQUEST']._serialized_end=1930
+  _globals['_DELETESESSIONRESPONSE']._serialized_start=1932
+  _globals['_DELETESESSIONRESPONSE']._serialized_end=2036
+  _globals['_LISTMESSAGESREQUEST']._serialized_start=2039
+  _globals['_LISTMESSAGESREQUEST']._serialized_end=2299
+  _globals['_LISTMESSAGESREQUEST_ORDER']._serialized_start=2221
+  _globals['_LISTMESSAGESREQUEST_ORDER']._serialized_end=2299
+  _globals['_LISTMESSAGESRESPONSE']._serialized_start=2301
+  _globals['_LISTMESSAGESRESPONSE']._serialized_end=2394
+  _globals['_LISTTOOLSREQUEST']._serialized_start=2396
+  _globals['_LISTTOOLSREQUEST']._serialized_end=2414
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=2416
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=2475
+  _globals['_LISTMODELSREQUEST']._serialized_start=2477
+  _globals['_LISTMODELSREQUEST']._serialized_end=2496
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2498
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2560
+  _globals['_LISTHOOKSREQUEST']._serialized_start=2562
+  _globals['_LISTHOOKSREQUEST']._serialized_end=2580
+  _globals['_LISTHOOKSRESPONSE']._serialized_start=2582
+  _globals['_LISTHOOKSRESPONSE']._serialized_end=2641
+  _globals['_AGENTSERVICE']._serialized_start=2644
+  _globals['_AGENTSERVICE']._serialized_end=3968
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from chatmind.agent.v1 import agent_pb2 as _agent_pb2
+from chatmind.agent.v1 import hook_pb2 as _hook_pb2
 from chatmind.agent.v1 import model_pb2 as _model_pb2
 from chatmind.agent.v1 import session_pb2 as _session_pb2
 from chatmind.agent.v1 import tool_pb2 as _tool_pb2
@@ -719,3 +720,44 @@ class ListModelsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class ListHooksRequest(_message.Message):
+    """ListHooksRequest asks for the hooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHooksRequest: _TypeAlias = ListHooksRequest  # noqa: Y015
+
+@_typing.final
+class ListHooksResponse(_message.Message):
+    """ListHooksResponse lists the hooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedCompositeFieldContainer[_hook_pb2.Hook]:
+        """hooks are sorted by name."""
+
+    def __init__(
+        self,
+        *,
+        hooks: _abc.Iterable[_hook_pb2.Hook] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHooksResponse: _TypeAlias = ListHooksResponse  # noqa: Y015

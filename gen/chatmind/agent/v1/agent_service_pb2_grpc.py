@@ -101,6 +101,11 @@ class AgentServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.ListHooks = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/ListHooks',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -205,6 +210,13 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListHooks(self, request, context):
+        """ListHooks tells which hooks agents can be given; there are few, so there are no pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -272,6 +284,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'ListHooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHooks,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -627,6 +644,33 @@ class AgentService:
             '/chatmind.agent.v1.AgentService/ListModels',
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/ListHooks',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -71,6 +71,8 @@ class AgentServiceStub:
     """ListTools tells which tools agents can be given; there are few, so there are no pages."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListModelsRequest, _agent_service_pb2.ListModelsResponse]
     """ListModels tells which models agents can use; there are few, so there are no pages."""
+    ListHooks: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListHooksRequest, _agent_service_pb2.ListHooksResponse]
+    """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
@@ -115,6 +117,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """ListTools tells which tools agents can be given; there are few, so there are no pages."""
     ListModels: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListModelsRequest, _agent_service_pb2.ListModelsResponse]  # type: ignore[assignment]
     """ListModels tells which models agents can use; there are few, so there are no pages."""
+    ListHooks: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListHooksRequest, _agent_service_pb2.ListHooksResponse]  # type: ignore[assignment]
+    """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """AgentService keeps agents, their sessions and what was said.
@@ -234,5 +238,13 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.ListModelsResponse, _abc.Awaitable[_agent_service_pb2.ListModelsResponse]]:
         """ListModels tells which models agents can use; there are few, so there are no pages."""
+
+    @_abc_1.abstractmethod
+    def ListHooks(
+        self,
+        request: _agent_service_pb2.ListHooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.ListHooksResponse, _abc.Awaitable[_agent_service_pb2.ListHooksResponse]]:
+        """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

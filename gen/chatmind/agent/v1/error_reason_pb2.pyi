@@ -90,6 +90,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_RUN_NOT_ENDED: _ErrorReason.ValueType  # 27
     """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
+    ERROR_REASON_UNKNOWN_HOOK: _ErrorReason.ValueType  # 50
+    """ERROR_REASON_UNKNOWN_HOOK: no hook of that name is registered; metadata: hook, known."""
+    ERROR_REASON_HOOK_FAILED: _ErrorReason.ValueType  # 51
+    """ERROR_REASON_HOOK_FAILED: a hook that the agent does not go on without failed; only in a run's error."""
+    ERROR_REASON_CALL_LIMIT: _ErrorReason.ValueType  # 52
+    """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -164,4 +170,10 @@ with that run's session; metadata: session_id, parent_run_id.
 """
 ERROR_REASON_RUN_NOT_ENDED: ErrorReason.ValueType  # 27
 """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
+ERROR_REASON_UNKNOWN_HOOK: ErrorReason.ValueType  # 50
+"""ERROR_REASON_UNKNOWN_HOOK: no hook of that name is registered; metadata: hook, known."""
+ERROR_REASON_HOOK_FAILED: ErrorReason.ValueType  # 51
+"""ERROR_REASON_HOOK_FAILED: a hook that the agent does not go on without failed; only in a run's error."""
+ERROR_REASON_CALL_LIMIT: ErrorReason.ValueType  # 52
+"""ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -143,6 +143,10 @@ class Run(_message.Message):
         """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
         STOP_REASON_INTERRUPTED: Run._StopReason.ValueType  # 13
         """STOP_REASON_INTERRUPTED: a later message with INTERRUPT or ROLLBACK stopped it."""
+        STOP_REASON_HOOK: Run._StopReason.ValueType  # 14
+        """STOP_REASON_HOOK: a hook ended it, or failed and could not be done without. With FINISHED, the metadata of the last
+        message names the hook; with ERROR, the error does.
+        """
 
     class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
         """StopReason is why a run ended."""
@@ -175,6 +179,10 @@ class Run(_message.Message):
     """STOP_REASON_MAX_OUTPUT: the limit of what a run may store was reached."""
     STOP_REASON_INTERRUPTED: Run.StopReason.ValueType  # 13
     """STOP_REASON_INTERRUPTED: a later message with INTERRUPT or ROLLBACK stopped it."""
+    STOP_REASON_HOOK: Run.StopReason.ValueType  # 14
+    """STOP_REASON_HOOK: a hook ended it, or failed and could not be done without. With FINISHED, the metadata of the last
+    message names the hook; with ERROR, the error does.
+    """
 
     ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -358,6 +366,7 @@ class Offered(_message.Message):
     KNOWLEDGE_BASE_IDS_FIELD_NUMBER: _builtins.int
     MEMORY_BANK_ID_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    HOOKS_FIELD_NUMBER: _builtins.int
     memory_bank_id: _builtins.str
     """memory_bank_id is the memory bank; empty where memory is off."""
     model: _builtins.str
@@ -370,6 +379,10 @@ class Offered(_message.Message):
     def knowledge_base_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """knowledge_base_ids are the bases."""
 
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """hooks are the names of the hooks that held, outermost first."""
+
     def __init__(
         self,
         *,
@@ -377,10 +390,11 @@ class Offered(_message.Message):
         knowledge_base_ids: _abc.Iterable[_builtins.str] | None = ...,
         memory_bank_id: _builtins.str = ...,
         model: _builtins.str = ...,
+        hooks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge_base_ids", b"knowledge_base_ids", "memory_bank_id", b"memory_bank_id", "model", b"model", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks", "knowledge_base_ids", b"knowledge_base_ids", "memory_bank_id", b"memory_bank_id", "model", b"model", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.common import not_offered
+from services.agent.api.convert.hooks import from_hooks, to_hooks
 from services.agent.domain.chat import (
     EndpointInfo,
     EndpointState,
@@ -90,6 +91,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         window=_to_window(agent.window),
         visibility=_VISIBILITIES[agent.visibility],
         agent_ids=tuple(AgentId(canonical_id(agent_id)) for agent_id in agent.agent_ids),
+        hooks=to_hooks(agent.hooks),
     )
 
 
@@ -133,6 +135,7 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
             max_messages=kept.window.max_messages, max_tokens=kept.window.max_tokens
         ),
         visibility=_FROM_VISIBILITY[kept.visibility],
+        hooks=from_hooks(kept.hooks),
         owner_user_id=value.owner_user_id,
         create_time=from_time(value.create_time),
         update_time=from_time(value.update_time),

@@ -32,6 +32,7 @@ _STOP_REASONS: Final = {
     StopReason.INTERNAL: run_pb2.Run.STOP_REASON_INTERNAL,
     StopReason.AGENT_DELETED: run_pb2.Run.STOP_REASON_AGENT_DELETED,
     StopReason.INTERRUPTED: run_pb2.Run.STOP_REASON_INTERRUPTED,
+    StopReason.HOOK: run_pb2.Run.STOP_REASON_HOOK,
 }
 _WHEN_BUSY: Final = {
     run_pb2.WHEN_BUSY_UNSPECIFIED: WhenBusy.ENQUEUE,
@@ -95,6 +96,7 @@ def from_run(value: Run) -> run_pb2.Run:
         told.offered.tools.extend(value.offered.tools)
         told.offered.knowledge_base_ids.extend(value.offered.knowledge_base_ids)
         told.offered.model = value.offered.model
+        told.offered.hooks.extend(value.offered.hooks)
     if value.error is not None:
         told.error.reason, told.error.message = value.error.reason, value.error.message
     if value.start_time is not None:

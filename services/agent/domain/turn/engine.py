@@ -7,6 +7,8 @@
                     ├─ text ──────── Finish
                     └─ nothing ───── Ask once more, then Finish with an error
 
+    A hook may turn a question into Again ── Ask, or Ended ── Finish.
+
 Limits are checked before anything is spent, and each has a stop reason of its own. The step limit
 allows that many questions with tools and then one closing question without; so do the limits of
 tool calls and of what is stored, and a model that keeps repeating a call. Out of time or tokens,
@@ -27,7 +29,9 @@ from services.agent.domain.run_models import Run, RunError, RunState, StopReason
 from services.agent.domain.turn.notices import at_once_notice, limit_notice
 from services.agent.domain.turn.repeats import Row
 from services.agent.domain.turn.steps import (
+    Again,
     Ask,
+    Ended,
     Event,
     Executed,
     Failed,
@@ -177,6 +181,12 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
             return _ask(progress)
         case OutOf(reason):
             return _finish(progress, Ending(RunState.FINISHED, reason), reply=None)
+        case Again(usage):
+            progress = _owing(progress, usage)
+            return _closed(progress, None) if progress.closing else _ask(progress)
+        case Ended(ending, reply, usage):
+            spent = progress if usage is None else _owing(progress, usage)
+            return _finish(spent, ending, reply=reply)
         case _:
             assert_never(event)
 

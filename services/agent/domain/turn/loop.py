@@ -23,6 +23,7 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
     UnknownModelError,
 )
+from services.agent.domain.hooks.around import Turned
 from services.agent.domain.ledger import idempotency_key, position_of
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
@@ -47,6 +48,7 @@ from services.agent.domain.turn.steps import (
     RunTools,
 )
 from services.common.clock import Clock
+from services.common.errors import InvalidArgumentError
 from services.common.tasks import BackgroundTasks, background_tasks
 
 TOOLS_AT_ONCE: Final = 8
@@ -77,10 +79,9 @@ class Loop:
         """
         try:
             plan = await self.planner.plan(context)
-        except UnknownModelError as error:
-            failure = RunError(error.reason, error.message)
-            ending = Ending(RunState.ERROR, StopReason.MODEL_ERROR, failure)
-            await journal.finish(ending, [notice(failure.message)])
+        except InvalidArgumentError as error:
+            ending = _not_to_be_had(error)
+            await journal.finish(ending, [notice(error.message)])
             return ending
         async with background_tasks() as tools:
             return await _Turn(self, plan, context=context, journal=journal, tools=tools).drive()
@@ -109,6 +110,7 @@ class _Turn:
         self._deadline = loop.clock() + self._limits.duration - context.elapsed
         self._thinking = False
         self._left = RunLimits()
+        self._around = plan.hooks.around(context, plan.model, messages=self._messages, tasks=tools)
 
     async def drive(self) -> Ending:
         progress, step = engine.begin(
@@ -119,6 +121,7 @@ class _Turn:
         )
         while not isinstance(step, Finish):
             progress, step = engine.advance(progress, await self._act(step, progress))
+        step = await self._around.finish(step)
         await self._finish(step)
         return step.ending
 
@@ -142,11 +145,13 @@ class _Turn:
         await self._think()
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
-                reply = await self._plan.model.complete(prepared.bounded(left))
+                reply = await self._around.ask(self._plan.model, prepared.bounded(left))
         except TimeoutError:
             if not limit.expired():
                 raise
             return OutOf(StopReason.MAX_DURATION)
+        except Turned as turned:
+            return turned.event
         except EmptyAnswerError:
             reply = ModelReply("")
         except (ModelUnavailableError, ModelRejectedError) as error:
@@ -214,7 +219,7 @@ class _Turn:
             async with gate:
                 if planned.answer is None and self._once(call) and call.id not in announced:
                     await self._journal.start_tool_calls([call.id])
-                results[call.id] = planned.answer or await self._execute(call)
+                results[call.id] = planned.answer or await self._around.execute(call, self._execute)
 
         async with background_tasks() as tasks:
             waiting = [
@@ -312,6 +317,13 @@ class _Turn:
 
     def _seconds_left(self) -> float:
         return (self._deadline - self._loop.clock()).total_seconds()
+
+
+def _not_to_be_had(error: InvalidArgumentError) -> Ending:
+    """The end of a run whose agent names a model or a hook that is not there any more."""
+    of_model = isinstance(error, UnknownModelError)
+    reason = StopReason.MODEL_ERROR if of_model else StopReason.HOOK
+    return Ending(RunState.ERROR, reason, RunError(error.reason, error.message))
 
 
 def _as_committed(

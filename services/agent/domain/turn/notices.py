@@ -39,6 +39,7 @@ def limit_notice(reason: StopReason, limits: RunLimits) -> str:
             | StopReason.INTERNAL
             | StopReason.AGENT_DELETED
             | StopReason.INTERRUPTED
+            | StopReason.HOOK
         ):
             return "This message could not be answered."
         case _:

@@ -1,11 +1,12 @@
 """What a run works with: its model, its tools, its knowledge bases and its instructions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import UnknownModelError
+from services.agent.domain.hooks.registry import Hooks, HookSet
 from services.agent.domain.ports import Model, ModelRegistry, Tool
 from services.agent.domain.run_models import Offered
 from services.agent.domain.tools.read_more import READ_MORE
@@ -23,12 +24,14 @@ class Plan:
         tools: what it may call, by name.
         prompt: its instructions.
         offered: the record of all this.
+        hooks: stand around its steps.
     """
 
     model: Model
     tools: Mapping[str, Tool]
     prompt: str
     offered: Offered
+    hooks: HookSet = field(default_factory=HookSet)
 
 
 class Plans(Protocol):
@@ -39,6 +42,7 @@ class Plans(Protocol):
 
         Raises:
             UnknownModelError: the agent's model is no longer registered.
+            InvalidArgumentError: one of its hooks is no longer registered, or has changed.
         """
 
 
@@ -49,21 +53,25 @@ class Planner:
     Attributes:
         models: by name.
         sources: where tools come from; of two tools of one name, that of the earlier source holds.
+        hooks: by name.
     """
 
     models: ModelRegistry
     sources: Sequence[ToolSource]
+    hooks: Hooks = field(default_factory=Hooks)
 
     async def plan(self, context: RunContext) -> Plan:
         """What this run works with, as things are now.
 
         Raises:
             UnknownModelError: the agent's model is no longer registered.
+            InvalidArgumentError: one of its hooks is no longer registered, or has changed.
         """
         settings = context.agent.settings
         model = self.models.get(settings.model)
         if model is None:
             raise UnknownModelError(f"This agent's model {settings.model!r} is not configured.")
+        hooks = self.hooks.chosen(settings.hooks)
         async with task_group() as group:
             asked = [group.create_task(source.supply(context)) for source in self.sources]
         supplies = [task.result() for task in asked]
@@ -76,6 +84,10 @@ class Planner:
             tools=tools,
             prompt=system_prompt(settings.system_prompt, *(each.instructions for each in supplies)),
             offered=Offered(
-                tuple(name for name in tools if name != READ_MORE), tuple(bases), model.info.name
+                tuple(name for name in tools if name != READ_MORE),
+                tuple(bases),
+                model.info.name,
+                hooks.names,
             ),
+            hooks=hooks,
         )

@@ -48,6 +48,8 @@ def answer(reply: ModelReply, *, model: str, retrieved: Iterable[Citation]) -> D
         model: the name it is registered under.
         retrieved: every passage that the run's tools brought.
     """
+    if reply.hook:
+        return Draft(Role.ASSISTANT, reply.text, metadata=_metadata(reply, model))
     citations, basis = answer_citations(reply.text, retrieved)
     metadata = _metadata(reply, model)
     if basis is not None:
@@ -63,6 +65,8 @@ def instead_of_answer(text: str, ending: Ending) -> Draft:
 
 
 def _metadata(reply: ModelReply, model: str) -> dict[str, Json]:
+    if reply.hook:
+        return {"hook": reply.hook}
     known: Mapping[str, Json] = {
         "model": model,
         "served_model": reply.model if reply.model != model else "",

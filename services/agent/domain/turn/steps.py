@@ -47,7 +47,29 @@ class OutOf:
     reason: StopReason
 
 
-Event: TypeAlias = Replied | Failed | Executed | OutOf
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A hook wants the model to be asked again; `usage` is what has been spent on this question."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A hook ends the run.
+
+    Attributes:
+        ending: how.
+        reply: the hook's words; None where it fails the run.
+        usage: what has been spent on this question; None where the model was not asked.
+    """
+
+    ending: Ending
+    reply: ModelReply | None = None
+    usage: Usage | None = None
+
+
+Event: TypeAlias = Replied | Failed | Executed | OutOf | Again | Ended
 
 
 @dataclass(frozen=True, slots=True)

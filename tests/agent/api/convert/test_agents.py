@@ -27,7 +27,7 @@ def fields_of_the_contract() -> set[str]:
         if field.name in OUTPUT_ONLY:
             continue
         found.add(field.name)
-        if field.message_type is not None:
+        if field.message_type is not None and not field.is_repeated:
             found |= {f"{field.name}.{inner.name}" for inner in field.message_type.fields}
     return found
 
