@@ -27,7 +27,7 @@ from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.domain.turn.notices import at_once_notice, limit_notice
-from services.agent.domain.turn.repeats import Row
+from services.agent.domain.turn.repeats import Keys, Row, call_key
 from services.agent.domain.turn.steps import (
     Again,
     Ask,
@@ -128,6 +128,7 @@ def begin(
     *,
     limits: RunLimits,
     unrepeatable: frozenset[ToolCallId] = frozenset(),
+    key: Keys = call_key,
 ) -> tuple[Progress, Next]:
     """Where a run stands and what it does next, from its transcript.
 
@@ -136,8 +137,10 @@ def begin(
         turn: its messages so far, the user's first.
         limits: bound it.
         unrepeatable: calls that were begun, have no result, and must not be begun again.
+        key: tells which calls are equal.
     """
-    progress, planned = Progress(limits=limits, usage=run.usage), list[PlannedCall]()
+    progress = Progress(limits=limits, usage=run.usage, row=Row(key=key))
+    planned = list[PlannedCall]()
     for message in turn:
         if message.tool_calls:
             progress, taken = _taking(progress, message.tool_calls)

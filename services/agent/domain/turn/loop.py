@@ -35,6 +35,7 @@ from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
 from services.agent.domain.turn.plan import Plan, Plans
+from services.agent.domain.turn.repeats import keys_of
 from services.agent.domain.turn.request import prepare
 from services.agent.domain.turn.steps import (
     Ask,
@@ -118,6 +119,7 @@ class _Turn:
             self._messages,
             limits=self._limits,
             unrepeatable=self._unrepeatable(),
+            key=keys_of({name: tool.spec for name, tool in self._plan.tools.items()}),
         )
         while not isinstance(step, Finish):
             progress, step = engine.advance(progress, await self._act(step, progress))

@@ -1,24 +1,60 @@
 """Notices a model that keeps asking for the same tool call. Pure.
 
-Calls are equal when they name the same tool and their arguments are the same JSON value, however
-it is written; arguments that are no JSON are equal when their text is. A row goes on for as long
+Calls are equal when they name the same tool and would call it with the same arguments, once what is
+not quite right in them is mended. Where they would not call it at all, they are equal when they are
+the same JSON value, however it is written, or else the same text. A row goes on for as long
 as every reply asks for nothing but calls that the row holds; a reply that brings another is other
 work and begins a new one. Calls that stand side by side in one reply count one by one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from services.agent.domain.chat import ToolSpec
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.models import ToolCallId
+from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 
 MOST_EQUAL_CALLS: Final = 3
 """How many equal calls of a row are executed; the next is answered with a notice instead."""
 
 CallKey: TypeAlias = tuple[str, str]
 """What equal calls have in common: the tool's name, and the arguments in one spelling."""
+
+
+Keys: TypeAlias = Callable[[ToolCall], CallKey]
+"""Tells what calls have in common."""
+
+
+def call_key(call: ToolCall) -> CallKey:
+    """What the call, as it is written, has in common with all calls that are equal to it."""
+    text = call.arguments_json.strip() or "{}"
+    try:
+        return call.name, _spelled(text)
+    except (ValueError, RecursionError):
+        return call.name, text
+
+
+def keys_of(specs: Mapping[str, ToolSpec]) -> Keys:
+    """Keys of calls as these tools would be called, what can be mended mended.
+
+    Args:
+        specs: by name.
+    """
+
+    def key(call: ToolCall) -> CallKey:
+        spec = specs.get(call.name)
+        if spec is None:
+            return call_key(call)
+        try:
+            values = read_arguments(call.arguments_json, spec).values
+            return call.name, _spelled(json.dumps(values))
+        except (ArgumentsError, RecursionError):
+            return call_key(call)
+
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +66,14 @@ class Row:
         last: the call that it asked for last.
         streak: how often it did so, with no other call between.
         insisted: whether its last reply asked again for a call that a notice had answered before.
+        key: tells which calls are equal.
     """
 
     counts: Mapping[CallKey, int] = field(default_factory=dict)
     last: CallKey | None = None
     streak: int = 0
     insisted: bool = False
+    key: Keys = field(default=call_key, compare=False)
 
     def then(self, calls: Sequence[ToolCall]) -> tuple["Row", frozenset[ToolCallId]]:
         """The row after another reply, and those of its calls that are not to be executed.
@@ -43,7 +81,7 @@ class Row:
         Args:
             calls: of the reply, in order, their ids unique.
         """
-        keys = [call_key(call) for call in calls]
+        keys = [self.key(call) for call in calls]
         goes_on = all(key in self.counts for key in keys)
         before = self.counts if goes_on else self._begun_with(keys[0])
         counts, refused = dict(before), set[ToolCallId]()
@@ -54,21 +92,17 @@ class Row:
             if counts[key] > MOST_EQUAL_CALLS:
                 refused.add(call.id)
         insisted = goes_on and any(before[key] > MOST_EQUAL_CALLS for key in keys)
-        return Row(counts, last, streak, insisted), frozenset(refused)
+        after = replace(self, counts=counts, last=last, streak=streak, insisted=insisted)
+        return after, frozenset(refused)
 
     def _begun_with(self, key: CallKey) -> Mapping[CallKey, int]:
         """What counts in a new row: nothing, but for a call that comes right after its equals."""
         return {key: self.streak} if key == self.last else {}
 
 
-def call_key(call: ToolCall) -> CallKey:
-    """What the call has in common with all calls that are equal to it."""
-    text = call.arguments_json.strip() or "{}"
-    try:
-        value = json.loads(text, parse_float=_number)
-        return call.name, json.dumps(value, sort_keys=True)
-    except (ValueError, RecursionError):
-        return call.name, text
+def _spelled(text: str) -> str:
+    """A JSON text in the one spelling of its value."""
+    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
 
 
 def _number(text: str) -> int | float:

@@ -250,6 +250,20 @@ class TestCase27:
         assert "not executed again" in scene.journal.texts[8]
         assert_every_call_answered_once(scene.journal)
 
+    async def test_what_is_mended_makes_no_difference(self) -> None:
+        written = ['{"top_k": 3}', '{"top_k": "3"}', "{'top_k': 3}", '{"top_k": 3.0}']
+        same = [
+            calls(call(f"c{number}", arguments=arguments))
+            for number, arguments in enumerate([*written, *written])
+        ]
+        scene = Scene(ScriptedModel(*same[:5], says("As far as I know.")), [searching()])
+
+        ending = await scene.work()
+
+        [tool] = plain_tools(scene)
+        assert tool.ran == [{"top_k": 3}] * 3
+        assert ending.stop_reason is StopReason.REPEATED_CALL
+
     async def test_the_closing_question_may_still_be_answered(self) -> None:
         same = [calls(call(f"c{number}")) for number in range(5)]
         scene = Scene(ScriptedModel(*same, says("As far as I know.")), [PlainTool()])

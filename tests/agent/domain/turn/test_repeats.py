@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.models import ToolCallId
-from services.agent.domain.turn.repeats import MOST_EQUAL_CALLS, Row, call_key
-from tests.agent.turns import call
+from services.agent.domain.turn.repeats import MOST_EQUAL_CALLS, Row, call_key, keys_of
+from tests.agent.turns import PlainTool, call
 
 A, B, C = ({"what": letter} for letter in "abc")
 JSON = st.recursive(
@@ -31,6 +31,51 @@ def asked(*replies: list[Any]) -> tuple[list[list[bool]], bool]:
         row, refused = row.then(calls)
         executed.append([each.id not in refused for each in calls])
     return executed, row.insisted
+
+
+class TestKeysOf:
+    SPEC = PlainTool(
+        properties={
+            "what": {"type": "string"},
+            "top_k": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        }
+    ).spec
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            '{"what": "x", "top_k": "3"}',
+            '{"top_k": 3.0, "what": "x"}',
+            '{"what": "x", "top_k": 3, "tags": null}',
+            """{'what': 'x', 'top_k': 3}""",
+            '```json\n{"what": "x", "top_k": 3,}\n```',
+            r'"{\"what\": \"x\", \"top_k\": 3}"',
+        ],
+    )
+    def test_calls_that_mean_the_same_are_equal(self, other: str) -> None:
+        key = keys_of({"look": self.SPEC})
+
+        assert key(call("a", arguments='{"what": "x", "top_k": 3}')) == key(
+            call("b", arguments=other)
+        )
+        assert key(call("a", arguments='{"what": "x", "top_k": 4}')) != key(
+            call("b", arguments=other)
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            *(("look", '{"what": []}'), ("look", "{broken"), ("look", ""), ("lock", '{"what": 5}')),
+            ("look", '{"what": ' + "[" * 100_000),
+        ],
+    )
+    def test_calls_that_call_nothing_are_equal_as_they_are_written(
+        self, name: str, arguments: str
+    ) -> None:
+        asked = call("a", name, arguments)
+
+        assert keys_of({"look": self.SPEC})(asked) == call_key(asked)
 
 
 class TestCallKey:
