@@ -18,8 +18,16 @@ import pytest
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2, run_pb2, session_pb2
 from google.protobuf.duration_pb2 import Duration
 
+from services.agent.domain.chat import RunContext
+from services.agent.domain.models import RunLimits
+from services.agent.domain.ports import RunJournal
+from services.agent.domain.run_models import RunState, StopReason
+from services.agent.domain.sub_runs import Answered, Task
+from services.common.errors import UnavailableError
+from tests.agent.office import Faulty, Office, reply
 from tests.agent.running import ALICE, Caller, Keys, Process, RunningAgent, fake_knowledge, running
 from tests.agent.scripted_model import SILENCE, Reply, Request, calls, fails, says, scripted_model
+from tests.contracts.agent_stores import AT_ONCE, PRIVATE, agent_pool, postgres_stores
 
 USER, ASSISTANT, TOOL, SYSTEM = (
     session_pb2.Message.ROLE_USER,
@@ -375,6 +383,106 @@ class TestStops:
 
         assert gone.runs == 3
         await service.model.abandoned(within=2)
+
+
+class Asking:
+    """A loop whose agent asks another one; that one answers, after faults of its own.
+
+    Attributes:
+        task: what is asked.
+        faults: what befalls the other one, one at each attempt.
+        answered: what came of it.
+    """
+
+    def __init__(self, task: Task, *faults: Exception) -> None:
+        self.task = task
+        self.faults = list(faults)
+        self.answered: list[Answered] = []
+
+    async def __call__(self, context: RunContext, journal: RunJournal) -> None:
+        if context.run.parent is None:
+            assert context.ask is not None
+            self.answered.append(await context.ask(self.task))
+        elif self.faults:
+            raise self.faults.pop()
+        await reply(context, journal)
+
+
+class TestFaults:
+    """With loops that the tests write."""
+
+    @pytest.fixture
+    async def office(self, empty_tables: str) -> AsyncIterator[Office]:
+        async with agent_pool(empty_tables) as pool:
+            office = Office(postgres_stores(pool), pool)
+            try:
+                yield office
+            finally:
+                await office.close()
+
+    @pytest.fixture
+    async def asking(self, office: Office) -> Asking:
+        callee = await office.stores.agents.create(ALICE, PRIVATE)
+        return Asking(Task(callee.id, "Well?", "k", RunLimits()))
+
+    async def test_one_that_takes_its_workers_down_is_given_up_and_its_caller_goes_on(
+        self, office: Office, asking: Asking
+    ) -> None:
+        run = await office.say()
+        lost = await office.stores.claimed(lease=AT_ONCE)
+        for _ in range(3):
+            await office.stores.queue.ask(lost, asking.task, lease=AT_ONCE)
+
+        await office.employ(asking)
+
+        assert (await office.ended(run)).state is RunState.FINISHED
+        [answered] = asking.answered
+        assert answered.run.stop_reason is StopReason.CRASH_LOOP
+
+    async def test_a_database_that_is_away_costs_no_answer(
+        self, office: Office, asking: Asking
+    ) -> None:
+        queue = Faulty(office.stores.queue)
+        queue.down.add("ask")
+        await office.employ(asking, queue=queue)
+        run = await office.say()
+        await queue.asked["ask"].wait()
+        queue.down.clear()
+
+        assert (await office.ended(run)).state is RunState.FINISHED
+        assert await office.crashes(run) == 0
+        assert len(asking.answered) == 1
+
+    async def test_one_that_is_interrupted_by_the_database_is_gone_on_with(
+        self, office: Office, asking: Asking
+    ) -> None:
+        asking.faults.append(UnavailableError("The database cannot be reached."))
+        await office.employ(asking)
+
+        run = await office.ended(await office.say())
+
+        [answered] = asking.answered
+        assert (run.state, answered.run.state) == (RunState.FINISHED, RunState.FINISHED)
+        assert answered.answer is not None
+        assert answered.answer.text == "To Well?"
+
+    async def test_a_fault_of_its_own_ends_it_alone(self, office: Office, asking: Asking) -> None:
+        asking.faults.append(ZeroDivisionError())
+        await office.employ(asking)
+
+        run = await office.ended(await office.say())
+
+        [answered] = asking.answered
+        assert (run.state, answered.run.stop_reason) == (RunState.FINISHED, StopReason.INTERNAL)
+
+    async def test_an_agent_that_is_gone_is_not_asked(self, office: Office, asking: Asking) -> None:
+        await office.stores.agents.delete(ALICE, asking.task.agent_id)
+        await office.employ(asking)
+
+        run = await office.ended(await office.say())
+
+        assert run.stop_reason is StopReason.AGENT_DELETED
+        assert asking.answered == []
 
 
 class TestProcesses:
