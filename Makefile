@@ -10,6 +10,9 @@ PEERS := $(VENV)/.installed-peers
 ARGS ?=
 PYTEST_ARGS ?=
 
+# Where `make test-local-model` keeps the model and its server, which are fetched and built once.
+LOCAL_MODEL_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chatmind/local-model
+
 # Every process here is one of several: more BLAS or OpenMP threads each make all of them slower.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -22,10 +25,10 @@ SUITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup run check lint types proto proto-check lint-proto imports test test-unit test-e2e \
-	chaos bench format clean
+	test-local-model chaos bench format clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## make the virtual environment and install everything into it
 	@:
@@ -80,6 +83,10 @@ test-unit: setup ## the tests that need no running system
 
 test-e2e: setup ## the tests of the running system
 	$(BIN)/pytest tests/e2e tests/chaos $(PYTEST_ARGS)
+
+test-local-model: setup ## conversations with a real model: 1.1 GB and 10 minutes of compiling, once
+	$(BIN)/python tools/local_model.py $(LOCAL_MODEL_DIR)
+	CHATMIND_LOCAL_MODEL_DIR=$(LOCAL_MODEL_DIR) $(BIN)/pytest tests/local_model $(PYTEST_ARGS)
 
 chaos: setup ## break everything while 1,000 runs go on, and look for what got lost: about 5 minutes
 	CHATMIND_CHAOS=long $(BIN)/pytest tests/chaos/test_campaign.py -s $(PYTEST_ARGS)
