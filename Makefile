@@ -86,7 +86,7 @@ test-e2e: setup ## the tests of the running system
 
 test-local-model: setup ## conversations with a real model: 1.1 GB and 10 minutes of compiling, once
 	$(BIN)/python tools/local_model.py $(LOCAL_MODEL_DIR)
-	CHATMIND_LOCAL_MODEL_DIR=$(LOCAL_MODEL_DIR) $(BIN)/pytest tests/local_model $(PYTEST_ARGS)
+	CHATMIND_LOCAL_MODEL_DIR=$(LOCAL_MODEL_DIR) $(BIN)/pytest tests/local_model -s $(PYTEST_ARGS)
 
 chaos: setup ## break everything while 1,000 runs go on, and look for what got lost: about 5 minutes
 	CHATMIND_CHAOS=long $(BIN)/pytest tests/chaos/test_campaign.py -s $(PYTEST_ARGS)

@@ -41,6 +41,9 @@ OPTIONS: Final = (
     "-DLLAMA_BUILD_EXAMPLES=OFF",
     "-DLLAMA_BUILD_UI=OFF",
 )
+AFTER_RESULTS: Final = (
+    "Answer the question from this, or call another tool if it does not hold the answer."
+)
 INSTRUCTIONS: Final = {
     "GGML_AVX": {"avx"},
     "GGML_AVX2": {"avx2"},
@@ -218,8 +221,12 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def fenced(template: str) -> str:
-    """A chat template that shows tool calls as fenced JSON, where it showed them as tags."""
-    return template.replace("<tool_call>", "```json").replace("</tool_call>", "```")
+    """A chat template for models that write tool calls as fenced JSON in place of tags.
+
+    Seeing its own calls as fences, this model goes on calling; the line after results ends that.
+    """
+    shown = template.replace("<tool_call>", "```json").replace("</tool_call>", "```")
+    return shown.replace("\\n</tool_response>", f"\\n</tool_response>\\n{AFTER_RESULTS}")
 
 
 def instruction_options(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:

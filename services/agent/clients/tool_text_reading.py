@@ -61,7 +61,8 @@ def with_calls_of_text(
     """The reply with the calls in its text, if it has none of its own, as its tool calls.
 
     Of a model that is offered its tools natively, only a text that is one call of an offered tool,
-    and nothing else, is taken for a call.
+    and nothing else, is taken for a call; where none is offered any more, one of a tool that it has
+    called before, as a call is no answer.
 
     Args:
         reply: what the server sent.
@@ -69,7 +70,7 @@ def with_calls_of_text(
         protocol: how the model asks for tools.
     """
     names = {tool.name for tool in request.tools}
-    if protocol is ToolProtocol.TAGS:
+    if protocol is ToolProtocol.TAGS or not request.tools:
         names |= {call.name for message in request.messages for call in message.tool_calls}
     if reply.tool_calls or not names:
         return reply

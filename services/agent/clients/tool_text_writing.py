@@ -5,8 +5,9 @@ shown it. `tool_text_reading` reads it.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Final
 
 from services.agent.clients.openai_request import function_json, is_object
@@ -18,21 +19,27 @@ from services.common.text import Json
 _BETWEEN: Final = "\n\n"
 _RESULT_END: Final = "</tool_response>"
 _HARMLESS_END: Final = "&lt;/tool_response>"
+_AFTER_RESULTS: Final = (
+    "Answer the question from this, or call another tool if it does not hold the answer."
+)
+_AFTER_LAST_RESULTS: Final = "Answer the question from this."
+# Small models write what they read last: calls, where the form of a call ends the prompt, and made
+# up results, where something on results follows it.
 _PROMPT: Final = """\
 # Tools
 
-You may call these tools. Each stands on a line of its own, with the JSON Schema of its arguments:
+You may call one or more of these tools. Each stands on a line of its own, with the JSON Schema of \
+its arguments. End your message after the calls; their results come in the next message, in the \
+order of the calls. To answer, write no call.
 <tools>
 {tools}
 </tools>
 
-To call a tool, write exactly this, with the tool's name and its arguments as a JSON object:
+For each call, write a JSON object with the tool's name and its arguments within \
+<tool_call></tool_call> tags:
 <tool_call>
-{{"name": "<name>", "arguments": {{<arguments>}}}}
-</tool_call>
-For several calls write several such blocks. End your message after the last one, without code \
-fences and without a word about the results: they come in the next message, in the order of the \
-calls, each between <tool_response> and </tool_response>. To answer, write no such block."""
+{{"name": <name>, "arguments": <arguments as a JSON object>}}
+</tool_call>"""
 
 PROMPT_TOKENS: Final = estimate_tokens(_PROMPT)
 """About what this costs, beside the tools in it."""
@@ -41,16 +48,27 @@ PROMPT_TOKENS: Final = estimate_tokens(_PROMPT)
 def in_text(request: ModelRequest) -> ModelRequest:
     """The same question without any but plain messages, of which no two neighbours share a role."""
     system = [each for each in request.messages if each.role is Role.SYSTEM]
-    others = [_plain(each) for each in request.messages if each.role is not Role.SYSTEM]
+    others = [each for each in request.messages if each.role is not Role.SYSTEM]
     texts = [each.text for each in system]
     if request.tools:
         texts.append(_described(request.tools))
     prompt = [ChatMessage(Role.SYSTEM, _BETWEEN.join(texts))] if texts else []
-    return replace(request, messages=(*prompt, *_alternating(others)), tools=())
+    after_results = _AFTER_RESULTS if request.tools else _AFTER_LAST_RESULTS
+    plain = _alternating(_all_plain(others, after_results))
+    return replace(request, messages=(*prompt, *plain), tools=())
 
 
 def _described(tools: Sequence[ToolSpec]) -> str:
     return _PROMPT.format(tools="\n".join(_json(function_json(tool)) for tool in tools))
+
+
+def _all_plain(messages: Sequence[ChatMessage], after_results: str) -> Iterator[ChatMessage]:
+    """Each message as a plain one; small models need the line after results to go on from them."""
+    for message, following in zip_longest(messages, messages[1:]):
+        plain = _plain(message)
+        if message.role is Role.TOOL and (following is None or following.role is not Role.TOOL):
+            plain = replace(plain, text=f"{plain.text}\n{after_results}")
+        yield plain
 
 
 def _plain(message: ChatMessage) -> ChatMessage:

@@ -259,8 +259,16 @@ class TestNative:
 
     def test_tools_that_are_not_offered_are_not_called(self) -> None:
         asked = ChatMessage(Role.ASSISTANT, "", tool_calls=(call("look", "{}"),))
+        request = ModelRequest((asked,), tools=(NOW,))
 
-        assert read(CALL, ModelRequest((asked,)), ToolProtocol.NATIVE) == (CALL, [])
+        assert read(CALL, request, ToolProtocol.NATIVE) == (CALL, [])
+
+    def test_where_none_is_offered_any_more_a_call_is_no_answer(self) -> None:
+        asked = ChatMessage(Role.ASSISTANT, "", tool_calls=(call("look", "{}"),))
+        request = ModelRequest((asked,))
+
+        assert read(FENCED, request, ToolProtocol.NATIVE) == ("", [READ])
+        assert read(NOW_CALL, request, ToolProtocol.NATIVE) == (NOW_CALL, [])
 
 
 class TestWhatever:

@@ -28,11 +28,12 @@ MAX_QUERY_CHARS: Final = 2000
 
 MAX_RESULT_CHARS: Final = 24_000
 
+# A passage as an example would be copied by small models, in place of a call.
 _DESCRIPTION = (
     "Looks up passages in the knowledge bases. Use it before answering anything that they may "
     "know about; ask again in other words if the first passages do not answer. Goes in: what to "
-    "look for, in the user's language. Comes out: numbered passages with their source, such as "
-    '"[1] Handbook › Backups (lines 3-9)". Example: {"query": "how to restore a backup"}.'
+    "look for, in the user's language. Comes out: numbered passages with their source. "
+    'Example: {"query": "how to restore a backup"}.'
 )
 _QUERY: Mapping[str, Json] = {
     "type": "string",

@@ -1,9 +1,10 @@
 """The instructions that a run begins with. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from services.agent.domain.chat import KnowledgeBase
+from services.agent.domain.chat import ChatMessage, KnowledgeBase
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 
 _MOST_DESCRIPTION_CHARS: Final = 1000
@@ -42,20 +43,31 @@ def about_bases(bases: Sequence[KnowledgeBase] | None) -> str:
     return f"You have these knowledge bases:\n{listed}\n{_HOW_TO_LOOK_UP}"
 
 
-def with_notes(prompt: str, *, closing: bool, left_out: int) -> str:
+def with_notes(prompt: str, *, left_out: int) -> str:
     """The instructions with what holds for one question only.
 
     Args:
         prompt: what the run began with.
-        closing: the model gets no tools any more.
         left_out: how many messages of the running turn are not shown.
     """
-    notes = [prompt]
-    if left_out:
-        notes.append(f"The {left_out} oldest tool messages of this turn are no longer shown.")
-    if closing:
-        notes.append(_CLOSING)
-    return "\n\n".join(note for note in notes if note)
+    if not left_out:
+        return prompt
+    return system_prompt(
+        prompt, f"The {left_out} oldest tool messages of this turn are no longer shown."
+    )
+
+
+def closing(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The messages of a question for which the model gets no tools any more.
+
+    That is told at their very end: small models, whose tool calls stand in between, go on calling
+    if they are told in the instructions. A message of its own after a tool's is refused by some
+    servers.
+    """
+    if not messages:
+        return messages
+    *before, last = messages
+    return (*before, replace(last, text=f"{last.text}\n\n{_CLOSING}"))
 
 
 def _line(base: KnowledgeBase) -> str:

@@ -20,6 +20,7 @@ from services.agent.domain.run_models import Usage
 from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn.context import estimate_message, estimate_tokens, window
 from services.agent.domain.turn.plan import Plan
+from services.agent.domain.turn.prompt import closing as with_closing
 from services.agent.domain.turn.prompt import with_notes
 
 _ANSWER_TOKENS: Final = 4096
@@ -76,10 +77,11 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
         max_messages=settings.window.messages,
         max_tokens=_window_tokens(settings, plan.model.info, fixed),
     )
-    prompt = with_notes(plan.prompt, closing=closing, left_out=shown.left_out)
+    messages = with_closing(shown.messages) if closing else shown.messages
+    prompt = with_notes(plan.prompt, left_out=shown.left_out)
     system = (ChatMessage(Role.SYSTEM, prompt),) if prompt else ()
     return Prepared(
-        request=ModelRequest((*system, *shown.messages), tools, settings.options),
+        request=ModelRequest((*system, *messages), tools, settings.options),
         tokens=fixed + sum(estimate_message(message) for message in shown.messages),
         prices=plan.model.info.prices,
     )

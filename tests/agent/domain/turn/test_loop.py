@@ -377,7 +377,7 @@ class TestCase28:
         first, second = scene.model.requests
         assert [tool.name for tool in first.tools] == ["look"]
         assert second.tools == ()
-        assert "No more tools" in second.messages[0].text
+        assert "No more tools" in second.messages[-1].text
 
     async def test_an_answer_on_the_last_step_is_an_end_by_itself(self) -> None:
         expected = case("28-max-steps-silent", "expected.json")["limit 5, answer on the fifth"]

@@ -1,6 +1,7 @@
-from services.agent.domain.chat import KnowledgeBase
+from services.agent.domain.chat import ChatMessage, KnowledgeBase
+from services.agent.domain.messages import Role
 from services.agent.domain.models import KnowledgeBaseId
-from services.agent.domain.turn.prompt import about_bases, system_prompt, with_notes
+from services.agent.domain.turn.prompt import about_bases, closing, system_prompt, with_notes
 
 
 def base(name: str, description: str = "") -> KnowledgeBase:
@@ -36,10 +37,21 @@ class TestAboutBases:
 
 class TestNotes:
     def test_without_notes_it_stays_as_it_is(self) -> None:
-        assert with_notes("Be brief.", closing=False, left_out=0) == "Be brief."
-
-    def test_the_closing_question_asks_for_an_answer(self) -> None:
-        assert "Answer now" in with_notes("", closing=True, left_out=0)
+        assert with_notes("Be brief.", left_out=0) == "Be brief."
 
     def test_what_is_left_out_is_said(self) -> None:
-        assert "The 4 oldest" in with_notes("Be brief.", closing=False, left_out=4)
+        assert "The 4 oldest" in with_notes("Be brief.", left_out=4)
+
+
+class TestClosing:
+    def test_the_last_message_asks_for_an_answer(self) -> None:
+        question, result = ChatMessage(Role.USER, "Where?"), ChatMessage(Role.TOOL, "On b1.")
+
+        first, last = closing([question, result])
+
+        assert first == question
+        assert last.role is Role.TOOL
+        assert last.text.startswith("On b1.\n\nNo more tools can be called")
+
+    def test_where_nothing_is_said_nothing_is_added(self) -> None:
+        assert closing([]) == []

@@ -54,7 +54,7 @@ class TestPrepare:
         request = prepared(closing=True).request
 
         assert request.tools == ()
-        assert "Answer now" in request.messages[0].text
+        assert "Answer now" in request.messages[-1].text
 
     def test_what_offering_tools_costs_is_counted_where_any_are(self) -> None:
         given = plan()
