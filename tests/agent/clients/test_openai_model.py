@@ -221,7 +221,8 @@ class TestToolsInText:
         results = [each["content"] for each in last[3::2]]
         assert results[0] == (
             "<tool_response>\nx is on b1.\n</tool_response>\n\n"
-            "<tool_response>\ny is on b1.\n</tool_response>"
+            "<tool_response>\ny is on b1.\n</tool_response>\n"
+            "Answer the question from this, or call another tool if it does not hold the answer."
         )
         assert "the arguments do not fit" in results[1]
         assert "the arguments are not a JSON object" in results[2]
