@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToJson
 from cli.app import confirm, remote
 from cli.client import CALL_SECONDS, Gateway, listed
 from cli.errors import CommandError
+from cli.hooks import hooks_of
 from cli.lookup import one_agent, one_base
 from cli.output import Output
 
@@ -68,6 +69,10 @@ def create_agent(
         list[str] | None,
         typer.Option("--agent", help="Another agent that it may ask, by name or id; repeatable."),
     ] = None,
+    hook: Annotated[
+        list[str] | None,
+        typer.Option("--hook", help="A hook, as NAME or NAME=CONFIGURATION in JSON; repeatable."),
+    ] = None,
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
@@ -79,6 +84,7 @@ def create_agent(
         knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
         tools=tool or (),
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
+        hooks=hooks_of(hook or ()),
         visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
     )
     request = agent_service_pb2.CreateAgentRequest(agent=new)
@@ -104,16 +110,23 @@ def update_agent(
         typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
     ] = None,
     no_agents: Annotated[bool, typer.Option("--no-agents", help="Let it ask none.")] = False,
+    hook: Annotated[
+        list[str] | None, typer.Option("--hook", help="A hook, in place of those so far.")
+    ] = None,
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Take its hooks away.")] = False,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
     if agent and no_agents:
         raise CommandError("--agent and --no-agents exclude each other")
+    if hook and no_hooks:
+        raise CommandError("--hook and --no-hooks exclude each other")
     new = agent_pb2.Agent(
         display_name=new_name or "",
         description=description or "",
         system_prompt=system_prompt or "",
         model=model or "",
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
+        hooks=hooks_of(hook or ()),
     )
     given = {
         "display_name": new_name is not None,
@@ -121,6 +134,7 @@ def update_agent(
         "system_prompt": system_prompt is not None,
         "model": model is not None,
         "agent_ids": bool(agent) or no_agents,
+        "hooks": bool(hook) or no_hooks,
     }
     mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
     if not mask.paths:
@@ -179,3 +193,16 @@ def _servers(model: model_pb2.Model) -> str:
     """How many of a model's servers are in which state."""
     states = [_ENDPOINT_STATES.get(each.state, "unknown") for each in model.endpoints]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+@app.command("hooks")
+@remote
+def list_hooks(gateway: Gateway, output: Output) -> None:
+    """List the hooks that agents can be given."""
+    request = agent_service_pb2.ListHooksRequest()
+    hooks = gateway.agents.ListHooks(request, timeout=CALL_SECONDS).hooks
+    output.table(
+        hooks,
+        columns=("NAME", "PRIORITY", "DOES"),
+        rows=((h.name, str(h.priority), h.description) for h in hooks),
+    )

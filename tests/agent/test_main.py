@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -28,6 +29,7 @@ from tests.agent.running import (
     ADMIN,
     ALICE,
     BOB,
+    ROOT,
     STRANGER,
     Caller,
     FakeKnowledge,
@@ -46,6 +48,31 @@ USER, ASSISTANT, TOOL, SYSTEM = (
     session_pb2.Message.ROLE_TOOL,
     session_pb2.Message.ROLE_SYSTEM,
 )
+
+
+OUR_OWN = """
+from dataclasses import replace
+
+from services.agent.domain.hooks.hook import Hook, HookConfig
+from services.agent.domain.tools.function import function_tool
+
+
+async def shout(text: str) -> str:
+    'Says it loudly.'
+    return text.upper()
+
+
+class Stamp(Hook[HookConfig]):
+    'Marks results.'
+    name = "stamp"
+
+    async def after_tool(self, call, result, run):
+        return replace(result, text=f"<{result.text}>")
+
+
+HOOKS = [Stamp]
+TOOLS = [function_tool(shout, idempotent=True)]
+"""
 
 
 async def last_of(watch: Any) -> Any:
@@ -162,6 +189,60 @@ class TestProcess:
         assert len(knowledge.searches) == 1
         assert ended.stop_reason == run_pb2.Run.STOP_REASON_END_TURN
 
+    async def test_hooks_and_tools_of_an_operators_hold_also_after_a_kill(
+        self,
+        process: Callable[..., Process],
+        model: ScriptedModel,
+        knowledge: FakeKnowledge,
+        tmp_path: Path,
+    ) -> None:
+        (tmp_path / "our_own.py").write_text(OUR_OWN)
+        ours = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "gen"), str(tmp_path)]),
+            "CHATMIND_AGENT_HOOKS": "our_own",
+            "CHATMIND_AGENT_TOOLS": "our_own",
+        }
+        model.script(
+            calls(("c", "shout", '{"text": "ann@example.com"}')),
+            says("never").waiting_for(asyncio.Event()),
+            says("I told bob@example.com."),
+        )
+        api = process(CHATMIND_AGENT_ROLE="api", **ours)
+        worker = process(CHATMIND_AGENT_ROLE="worker", **ours)
+        async with api.started() as channel, AsyncExitStack() as workers:
+            alice = knowledge.keys.caller(channel, ALICE)
+            hooks = [agent_pb2.AgentHook(name="stamp"), agent_pb2.AgentHook(name="pii_masking")]
+            agent = await alice.create_agent(tools=["shout"], hooks=hooks)
+            session = await alice.create_session(agent.id)
+            await workers.enter_async_context(worker.started())
+            run = await alice.say(session.id, "Tell ann@example.com.")
+            await model.asked(2)
+
+            await worker.end(signal.SIGKILL)
+            another = process(CHATMIND_AGENT_ROLE="worker", **ours)
+            await workers.enter_async_context(another.started())
+            ended = await alice.ended(run.id)
+            said = await alice.messages(session.id)
+
+        assert [each.text for each in said] == [
+            "Tell ann@example.com.",
+            "",
+            "<[EMAIL]>",
+            "I told [email].",
+        ]
+        assert list(ended.offered.hooks) == ["pii_masking", "stamp"]
+        assert "ann@" not in repr([request.json for request in model.requests])
+
+    @pytest.mark.parametrize("setting", ["CHATMIND_AGENT_HOOKS", "CHATMIND_AGENT_TOOLS"])
+    async def test_a_module_that_cannot_be_had_is_told_in_a_line(
+        self, process: Callable[..., Process], setting: str
+    ) -> None:
+        code, told = await process(**{setting: "nothing_like_it"}).failed()
+
+        why = "ModuleNotFoundError: No module named 'nothing_like_it'"
+        assert code == 1
+        assert f"agent: the module 'nothing_like_it' cannot be imported: {why}\n" == told
+
     async def test_a_process_that_is_asked_to_stop_hands_its_runs_on(
         self, process: Callable[..., Process], model: ScriptedModel, knowledge: FakeKnowledge
     ) -> None:
@@ -238,6 +319,7 @@ BY_ID: dict[str, Callable[[Ids], Any]] = {
     "ListRuns": lambda ids: run_service_pb2.ListRunsRequest(session_id=ids.session_id),
     "CancelRun": lambda ids: run_service_pb2.CancelRunRequest(run_id=ids.run_id),
     "RetryRun": lambda ids: run_service_pb2.RetryRunRequest(run_id=ids.run_id),
+    "ReplayRun": lambda ids: run_service_pb2.ReplayRunRequest(run_id=ids.run_id),
     "ListToolCalls": lambda ids: run_service_pb2.ListToolCallsRequest(run_id=ids.run_id),
     "WatchSession": lambda ids: run_service_pb2.WatchSessionRequest(
         session_id=ids.session_id, after_sequence=0

@@ -16,6 +16,7 @@ from chatmind.agent.v1 import (
     agent_pb2,
     agent_service_pb2,
     agent_service_pb2_grpc,
+    hook_pb2,
     model_pb2,
     replay_pb2,
     run_pb2,
@@ -88,6 +89,7 @@ class State:
     hits: list[search_pb2.Hit] = field(default_factory=list)
     keys: list[access_pb2.ApiKey] = field(default_factory=list)
     models: list[model_pb2.Model] = field(default_factory=list)
+    hooks: list[hook_pb2.Hook] = field(default_factory=list)
     streams: deque[Sequence[Any]] = field(default_factory=deque)
     watches: deque[Sequence[Any]] = field(default_factory=deque)
     run: run_pb2.Run = field(
@@ -208,6 +210,9 @@ class _Servicer:
 
     def ListModels(self, request: Any, context: Any) -> Any:
         return agent_service_pb2.ListModelsResponse(models=self._state.models)
+
+    def ListHooks(self, request: Any, context: Any) -> Any:
+        return agent_service_pb2.ListHooksResponse(hooks=self._state.hooks)
 
     def GetSession(self, request: Any, context: Any) -> Any:
         if request.session_id != SESSION_ID:

@@ -2,7 +2,8 @@
 
 import json
 
-from chatmind.agent.v1 import agent_pb2, model_pb2
+from chatmind.agent.v1 import agent_pb2, hook_pb2, model_pb2
+from google.protobuf.json_format import MessageToDict
 
 from tests.cli.conftest import Chatmind
 from tests.cli.gateway import Base, State
@@ -152,3 +153,29 @@ class TestModels:
         state.models = [model_pb2.Model(name="big", model="big-1", endpoints=servers)]
 
         assert "2 healthy, 1 resting" in chatmind("agent", "models").stdout
+
+
+class TestHooks:
+    def test_they_are_listed(self, chatmind: Chatmind, state: State) -> None:
+        state.hooks = [hook_pb2.Hook(name="logging", priority=7, description="Logs.")]
+        lines = chatmind("agent", "hooks").stdout.splitlines()
+
+        assert [line.split() for line in lines[1:]] == [["logging", "7", "Logs."]]
+
+    def test_an_agent_is_made_with_them_and_changed(self, chatmind: Chatmind, state: State) -> None:
+        limits = 'call_limits={"tools": {"max_calls": 5}}'
+        chatmind("agent", "create", "Guide", "--hook", "logging", "--hook", limits)
+        logging, bounded = state.agents[0].hooks
+
+        assert (logging.name, bounded.name) == ("logging", "call_limits")
+        assert MessageToDict(bounded.config) == {"tools": {"max_calls": 5}}
+
+        chatmind("agent", "update", "Guide", "--hook", "pii_masking")
+        assert [hook.name for hook in state.agents[0].hooks][-1] == "pii_masking"
+
+    def test_what_makes_no_sense_is_told(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide")]
+
+        both = chatmind("agent", "update", "Guide", "--hook", "logging", "--no-hooks")
+
+        assert both.stderr == "error: --hook and --no-hooks exclude each other\n"
