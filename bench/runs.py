@@ -44,6 +44,7 @@ from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
+from services.agent.store.postgres.memories import PostgresMemoryStore
 from services.common.clock import now
 from services.common.ids import new_id
 
@@ -165,6 +166,7 @@ class OurRuns:
         self._loop = Loop(
             planner=Planner(model, [RegisteredTools(tools), KnowledgeTools(NoKnowledge())]),
             clock=now,
+            memories=PostgresMemoryStore(stores.pool),
         )
 
     async def prepare(self) -> None:

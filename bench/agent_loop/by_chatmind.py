@@ -10,6 +10,7 @@ from bench.conversation import STEPS, TOOL
 from services.agent.clients.models import Models, open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
 from services.agent.domain.chat import Ending, RunContext
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import (
     Agent,
@@ -21,6 +22,7 @@ from services.agent.domain.models import (
     ToolCallId,
 )
 from services.agent.domain.ports import Knowledge
+from services.agent.domain.replay.recorded import NoMemories
 from services.agent.domain.run_models import Offered, Run, RunState, Usage
 from services.agent.domain.tools.function import function_tool
 from services.agent.domain.tools.registry import Tools
@@ -86,6 +88,9 @@ class MemoryJournal:
         """Keep them."""
         return [self._commit(draft) for draft in drafts]
 
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        """Nothing is summarised."""
+
     async def finish(
         self,
         ending: Ending,
@@ -143,7 +148,7 @@ async def open_loop(base_url: str) -> AsyncIterator[Loop]:
 def _loop(models: Models) -> Loop:
     tools = Tools([function_tool(look_up, idempotent=True)])
     sources: list[ToolSource] = [RegisteredTools(tools), KnowledgeTools(NoKnowledge())]
-    return Loop(planner=Planner(models, sources), clock=now)
+    return Loop(planner=Planner(models, sources), clock=now, memories=NoMemories())
 
 
 @asynccontextmanager

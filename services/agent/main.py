@@ -29,12 +29,14 @@ from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
+from services.agent.domain.memory.memories import Memories
 from services.agent.domain.places import Places
 from services.agent.domain.ports import ModelRegistry, SqlDatabase, Tool
 from services.agent.domain.queue import RunQueue
 from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
 from services.agent.domain.sessions import Sessions
+from services.agent.domain.stores import SessionStore
 from services.agent.domain.tools.agent_tools import AgentTools
 from services.agent.domain.tools.calculator import calculator_tool
 from services.agent.domain.tools.current_time import current_time_tool
@@ -52,6 +54,7 @@ from services.agent.settings import AgentServiceSettings
 from services.agent.store.memory.scratch import MemoryScratch
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.call_history import PostgresCallHistory
+from services.agent.store.postgres.memories import PostgresMemoryStore
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
@@ -263,6 +266,7 @@ async def _register(
     agent_service = AgentServicer(
         _agents(parts),
         Sessions(sessions, messages=PostgresMessageStore(parts.pool), notifier=parts.bus.notifier),
+        _memories(parts, sessions),
         tools=parts.tools,
         models=parts.models,
         hooks=parts.hooks,
@@ -316,7 +320,18 @@ def _loop(parts: _Parts) -> Loop:
             parts.hooks,
         ),
         clock=now,
+        memories=PostgresMemoryStore(parts.pool),
         bounds=bounds,
+    )
+
+
+def _memories(parts: _Parts, sessions: SessionStore) -> Memories:
+    return Memories(
+        PostgresMemoryStore(parts.pool),
+        agents=PostgresAgentStore(parts.pool, new_id=new_id),
+        sessions=sessions,
+        models=parts.models,
+        tools=parts.tools,
     )
 
 

@@ -10,7 +10,8 @@ import asyncpg
 _TEMPLATE = "chatmind_template"
 _EMPTY = """
 TRUNCATE
-    agent.tool_call, agent.chat_message, agent.run, agent.chat_session, agent.agent, agent.request
+    agent.tool_call, agent.chat_memory, agent.chat_message, agent.run, agent.chat_session,
+    agent.agent, agent.request
 """
 
 

@@ -314,6 +314,13 @@ BY_ID: dict[str, Callable[[Ids], Any]] = {
     "UpdateSession": _update_session,
     "DeleteSession": lambda ids: agent_service_pb2.DeleteSessionRequest(session_id=ids.session_id),
     "ListMessages": lambda ids: agent_service_pb2.ListMessagesRequest(session_id=ids.session_id),
+    "GetChatMemory": lambda ids: agent_service_pb2.GetChatMemoryRequest(session_id=ids.session_id),
+    "ClearChatMemory": lambda ids: agent_service_pb2.ClearChatMemoryRequest(
+        session_id=ids.session_id
+    ),
+    "CompactSession": lambda ids: agent_service_pb2.CompactSessionRequest(
+        session_id=ids.session_id
+    ),
     "StartRun": lambda ids: run_service_pb2.StartRunRequest(session_id=ids.session_id, text="x"),
     "GetRun": lambda ids: run_service_pb2.GetRunRequest(run_id=ids.run_id),
     "ListRuns": lambda ids: run_service_pb2.ListRunsRequest(session_id=ids.session_id),

@@ -23,6 +23,8 @@ from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import KnowledgeUnavailableError, unknown
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.ledger import ToolCallState, outcome_of
+from services.agent.domain.memory.models import Memory, Summary
+from services.agent.domain.memory.store import MemoryStore
 from services.agent.domain.messages import Citation, Draft, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
     Agent,
@@ -44,7 +46,10 @@ from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import Continuations, KnowledgeTools, RegisteredTools
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
+from services.agent.store.memory.database import MemoryDatabase
+from services.agent.store.memory.memories import MemoryMemoryStore
 from services.common.identity import Identity
+from services.common.ids import new_id
 from services.common.text import Json
 
 START = datetime(2026, 6, 1, 10, 30, tzinfo=UTC)
@@ -222,6 +227,7 @@ class TurnJournal:
         self.wholes: dict[tuple[int, int], Whole] = {}
         self.steps = 0
         self.usage = Usage()
+        self.memories: MemoryStore | None = None
         self.endings: list[Ending] = []
         self.writes = 0
         self.dies_at = 0
@@ -269,6 +275,13 @@ class TurnJournal:
     async def whole(self, run_id: RunId, step: int, place: int) -> Whole | None:
         assert run_id == "r1"
         return self.wholes.get((step, place))
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        with self._write():
+            self.usage += usage
+            if self.memories is None:
+                return None
+            return await self.memories.put(IDENTITY, SESSION, summary, revision=revision)
 
     async def finish(
         self,
@@ -347,6 +360,11 @@ class _Write:
             raise WorkerLostError
 
 
+def no_memories() -> MemoryStore:
+    """A store that knows no session."""
+    return MemoryMemoryStore(MemoryDatabase(clock=lambda: START, new_id=new_id))
+
+
 @dataclass
 class Scene(Generic[ModelT]):
     """A run, ready to be worked on.
@@ -370,6 +388,7 @@ class Scene(Generic[ModelT]):
     journal: TurnJournal = field(default_factory=TurnJournal)
     history: Sequence[Message] = ()
     bounds: ToolBounds = field(default_factory=ToolBounds)
+    memories: MemoryStore = field(default_factory=no_memories)
     before: Spent = field(default_factory=Spent)
     hooks: Hooks = field(default_factory=Hooks)
     now: datetime = START
@@ -386,7 +405,9 @@ class Scene(Generic[ModelT]):
             ],
             self.hooks,
         )
-        return await Loop(planner, self._clock, self.bounds).run(self.context(), self.journal)
+        return await Loop(planner, self._clock, self.memories, self.bounds).run(
+            self.context(), self.journal
+        )
 
     def context(self) -> RunContext:
         """What the run begins, or goes on, with."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from services.agent.domain.hooks.hook import CallHistory
+from services.agent.domain.memory.store import MemoryStore
 from services.agent.domain.messages import Draft, Message, Role, ToolCall
 from services.agent.domain.models import AgentSettings, Session, ToolCallId, Visibility
 from services.agent.domain.ports import CutResults
@@ -23,6 +24,7 @@ from services.agent.domain.watch.news import NewsStore
 from services.agent.store.memory.agents import MemoryAgentStore
 from services.agent.store.memory.call_history import MemoryCallHistory
 from services.agent.store.memory.database import MemoryDatabase
+from services.agent.store.memory.memories import MemoryMemoryStore
 from services.agent.store.memory.news import MemoryNewsStore
 from services.agent.store.memory.queue import MemoryRunQueue
 from services.agent.store.memory.recordings import MemoryRecordings
@@ -31,6 +33,7 @@ from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessi
 from services.agent.store.memory.wholes import MemoryCutResults
 from services.agent.store.postgres.agents import PostgresAgentStore
 from services.agent.store.postgres.call_history import PostgresCallHistory
+from services.agent.store.postgres.memories import PostgresMemoryStore
 from services.agent.store.postgres.messages import PostgresMessageStore
 from services.agent.store.postgres.news import PostgresNewsStore
 from services.agent.store.postgres.queue import PostgresRunQueue
@@ -72,6 +75,7 @@ class Stores:
     calls: CallHistory
     recordings: Recordings
     wholes: CutResults
+    memories: MemoryStore
 
     async def session(
         self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
@@ -115,6 +119,7 @@ def memory_stores(
         calls=MemoryCallHistory(database),
         recordings=MemoryRecordings(database),
         wholes=MemoryCutResults(database),
+        memories=MemoryMemoryStore(database),
     )
 
 
@@ -143,6 +148,7 @@ def postgres_stores(
         calls=PostgresCallHistory(pool),
         recordings=PostgresRecordings(pool),
         wholes=PostgresCutResults(pool),
+        memories=PostgresMemoryStore(pool),
     )
 
 

@@ -21,6 +21,7 @@ from services.agent.domain.models import (
     SessionId,
     Visibility,
     Window,
+    WindowStrategy,
 )
 from services.agent.domain.run_models import RunState, StopReason, WhenBusy
 from services.agent.domain.stores import Which
@@ -54,7 +55,7 @@ FULL = AgentSettings(
     knowledge_base_ids=(KnowledgeBaseId(new_id()), KnowledgeBaseId(new_id())),
     retrieval=Retrieval(7, 0.25),
     limits=RunLimits(3, 4, 5000, timedelta(seconds=90.5)),
-    window=Window(0, 1234),
+    window=Window(0, 1234, WindowStrategy.COMPACTION, 0.5, 7, 300),
     visibility=Visibility.TENANT,
     agent_ids=(AgentId(new_id()), AgentId(new_id())),
     hooks=(

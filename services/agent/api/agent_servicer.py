@@ -5,10 +5,12 @@ from chatmind.agent.v1 import agent_service_pb2_grpc
 
 from services.agent.api.convert import agents as convert_agents
 from services.agent.api.convert import hooks as convert_hooks
+from services.agent.api.convert import memories as convert_memories
 from services.agent.api.convert import sessions as convert_sessions
 from services.agent.api.convert.common import to_request_key
 from services.agent.domain.agents import Agents
 from services.agent.domain.hooks.registry import Hooks
+from services.agent.domain.memory.memories import Memories
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
 from services.agent.domain.sessions import Sessions
@@ -29,6 +31,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self,
         agents: Agents,
         sessions: Sessions,
+        memories: Memories,
         *,
         tools: ToolRegistry,
         models: ModelRegistry,
@@ -37,6 +40,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> None:
         self._agents = agents
         self._sessions = sessions
+        self._memories = memories
         self._tools = tools
         self._models = models
         self._hooks = hooks
@@ -163,6 +167,30 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             messages=map(convert_sessions.from_message, messages.items),
             next_page_token=paged.next_token(messages, lambda message: message.sequence),
         )
+
+    async def GetChatMemory(
+        self, request: pb.GetChatMemoryRequest, context: Context
+    ) -> pb.GetChatMemoryResponse:
+        """What the session's model would be shown now."""
+        session_id = SessionId(canonical_id(request.session_id))
+        shown = await self._memories.get(current_identity(), session_id)
+        return pb.GetChatMemoryResponse(memory=convert_memories.from_shown(shown))
+
+    async def ClearChatMemory(
+        self, request: pb.ClearChatMemoryRequest, context: Context
+    ) -> pb.ClearChatMemoryResponse:
+        """Up to where the session is forgotten."""
+        session_id = SessionId(canonical_id(request.session_id))
+        memory = await self._memories.clear(current_identity(), session_id)
+        return pb.ClearChatMemoryResponse(cleared_through_sequence=memory.cleared_turn)
+
+    async def CompactSession(
+        self, request: pb.CompactSessionRequest, context: Context
+    ) -> pb.CompactSessionResponse:
+        """What was summarised."""
+        session_id = SessionId(canonical_id(request.session_id))
+        summary, done = await self._memories.compact(current_identity(), session_id)
+        return convert_memories.from_compacted(summary, done)
 
     async def ListTools(
         self, request: pb.ListToolsRequest, context: Context

@@ -36,6 +36,8 @@ _TOO_LONG = re.compile(
     r"|too many tokens",
     re.IGNORECASE,
 )
+# As in "maximum context length is 8192 tokens" and "the available context size (4096 tokens)".
+_LIMIT = re.compile(r"context (?:length|window|size)\D{0,20}(\d{3,8})\b", re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
@@ -119,7 +121,10 @@ def _refused(status: int, body: object, *, model: str, secret: str) -> Failure:
     said = "" if status in _ABOUT_THE_KEY else _said(body, secret)
     text = f"The server of model {model!r} refused the request (status {status}){said}."
     too_long = _TOO_LONG.search(f"{_code(body)} {said}")
-    error = ContextTooLongError(text) if too_long else ModelRejectedError(text)
+    error: ModelRejectedError = ModelRejectedError(text)
+    if too_long:
+        limit = _LIMIT.search(said)
+        error = ContextTooLongError.of(text, int(limit[1]) if limit else None)
     return Failure(error, kind=f"status {status}", retry=False)
 
 

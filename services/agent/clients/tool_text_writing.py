@@ -13,7 +13,7 @@ from typing import Final
 from services.agent.clients.openai_request import function_json, is_object
 from services.agent.domain.chat import ChatMessage, ModelRequest, ToolSpec
 from services.agent.domain.messages import Role, ToolCall
-from services.agent.domain.turn.context import estimate_tokens
+from services.agent.domain.turn.tokens import estimate_tokens
 from services.common.text import Json
 
 _BETWEEN: Final = "\n\n"

@@ -155,6 +155,20 @@ class AgentDeletedError(FailedPreconditionError):
         return cls("The session's agent was deleted.", metadata={"agent_id": agent_id})
 
 
+class CompactionOffError(FailedPreconditionError):
+    """The session's agent does not work with summaries."""
+
+    reason = "COMPACTION_OFF"
+
+    @classmethod
+    def of(cls, agent_id: str) -> "CompactionOffError":
+        """The error that names the agent."""
+        return cls(
+            "The agent's window has another strategy than COMPACTION.",
+            metadata={"agent_id": agent_id},
+        )
+
+
 class RunNotFailedError(FailedPreconditionError):
     """Only what ended in ERROR can be retried."""
 
@@ -243,7 +257,20 @@ class ModelRejectedError(FailedPreconditionError):
 
 
 class ContextTooLongError(ModelRejectedError):
-    """The model's server says that the request does not fit the model's context."""
+    """The model's server says that the request does not fit the model's context.
+
+    Attributes:
+        context_tokens: how much it reads, if the server says so.
+    """
+
+    context_tokens: int | None = None
+
+    @classmethod
+    def of(cls, message: str, context_tokens: int | None) -> "ContextTooLongError":
+        """The error that tells how much the model reads."""
+        error = cls(message)
+        error.context_tokens = context_tokens
+        return error
 
 
 class EmptyAnswerError(UnavailableError):

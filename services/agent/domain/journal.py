@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from services.agent.domain import hints
 from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import cut, fit
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.ports import RunJournal
@@ -70,6 +71,11 @@ class HintingJournal:
         messages = await patiently(lambda: self._journal.append_tool_results(fitting, then=then))
         self._notifier.notify(self._session_id)
         return messages
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        return await patiently(
+            lambda: self._journal.remember(summary, revision=revision, usage=usage)
+        )
 
     async def finish(
         self,

@@ -26,6 +26,9 @@ DEFAULT_MAX_STEPS: Final = 20
 DEFAULT_MAX_TOOL_CALLS: Final = 100
 DEFAULT_MAX_DURATION: Final = timedelta(minutes=10)
 DEFAULT_MAX_MESSAGES: Final = 20
+DEFAULT_COMPACT_AT: Final = 0.9
+DEFAULT_KEEP_MESSAGES: Final = 20
+DEFAULT_MAX_SUMMARY_TOKENS: Final = 1000
 
 
 class Visibility(Enum):
@@ -116,6 +119,14 @@ class RunLimits:
         return DEFAULT_MAX_DURATION if self.max_duration is None else self.max_duration
 
 
+class WindowStrategy(Enum):
+    """How the messages that a model is shown are chosen; the contract says more of each."""
+
+    WINDOW = "window"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - no password
+    COMPACTION = "compaction"
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """What of a session's history the model sees.
@@ -123,15 +134,46 @@ class Window:
     Attributes:
         max_messages: the running turn's and past ones, those in whole turns; may be 0.
         max_tokens: their estimated tokens; None leaves it to the model's context.
+        strategy: how they are chosen.
+        compact_at: share of the token bound, up to 1, from which on older ones are summarised.
+        keep_messages: past ones that are not summarised, the newest.
+        max_summary_tokens: bounds a summary.
     """
 
     max_messages: int | None = None
     max_tokens: int | None = None
+    strategy: WindowStrategy = WindowStrategy.WINDOW
+    compact_at: float | None = None
+    keep_messages: int | None = None
+    max_summary_tokens: int | None = None
 
     @property
-    def messages(self) -> int:
-        """The message limit that holds."""
-        return DEFAULT_MAX_MESSAGES if self.max_messages is None else self.max_messages
+    def messages(self) -> int | None:
+        """The message limit that holds; None where tokens alone are limited."""
+        if self.max_messages is None and self.strategy is WindowStrategy.WINDOW:
+            return DEFAULT_MAX_MESSAGES
+        return self.max_messages
+
+    @property
+    def messages_at_once(self) -> int:
+        """How many past messages a run begins with; with other strategies they are read later."""
+        return (self.messages or 0) if self.strategy is WindowStrategy.WINDOW else 0
+
+    @property
+    def compacting_at(self) -> float:
+        """The share of the token bound that holds."""
+        return DEFAULT_COMPACT_AT if self.compact_at is None else self.compact_at
+
+    @property
+    def kept_messages(self) -> int:
+        """How many past messages are not summarised."""
+        return DEFAULT_KEEP_MESSAGES if self.keep_messages is None else self.keep_messages
+
+    @property
+    def summary_tokens(self) -> int:
+        """How long a summary may be."""
+        given = self.max_summary_tokens
+        return DEFAULT_MAX_SUMMARY_TOKENS if given is None else given
 
 
 @dataclass(frozen=True, slots=True)

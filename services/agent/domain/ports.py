@@ -15,6 +15,7 @@ from services.agent.domain.chat import (
     ToolResult,
     ToolSpec,
 )
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message, Whole
 from services.agent.domain.models import KnowledgeBaseId, RunId, ToolCallId
 from services.agent.domain.run_models import Offered, RunState, Usage
@@ -222,6 +223,21 @@ class RunJournal(Protocol):
             drafts: at least one, in the order of the calls, with none left out before them. What
                 they have as a `whole` is kept beside them, for `CutResults`.
             then: where the run stands from now on, if it moves on.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        """Replace the session's summary by one that covers more turns; see `MemoryStore.put`.
+
+        Args:
+            summary: the new one.
+            revision: of the memory that it was made from.
+            usage: what it cost; added to the run's, also where it is not kept.
+
+        Returns:
+            the memory as it is now; None where the summary was not kept.
 
         Raises:
             FencedError: the run is no longer this worker's.

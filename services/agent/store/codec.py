@@ -19,6 +19,7 @@ from services.agent.domain.models import (
     ToolCallId,
     Visibility,
     Window,
+    WindowStrategy,
 )
 from services.agent.domain.run_models import Offered
 
@@ -57,7 +58,13 @@ def limits_from_json(value: Mapping[str, Any]) -> RunLimits:
 
 def window_to_json(window: Window) -> JsonObject:
     """A window as JSON."""
-    return _present(asdict(window))
+    return _present({**asdict(window), "strategy": window.strategy.value})
+
+
+def window_from_json(value: Mapping[str, Any]) -> Window:
+    """A window from JSON; one that names no strategy is from before there were several."""
+    strategy = WindowStrategy(value.get("strategy", WindowStrategy.WINDOW.value))
+    return Window(**{**value, "strategy": strategy})
 
 
 def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
@@ -72,7 +79,7 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         knowledge_base_ids=tuple(KnowledgeBaseId(str(id_)) for id_ in value["knowledge_base_ids"]),
         retrieval=Retrieval(**value["retrieval"]),
         limits=limits_from_json(value["limits"]),
-        window=Window(**value["context_window"]),
+        window=window_from_json(value["context_window"]),
         visibility=Visibility(value["visibility"]),
         # Runs that an earlier release has taken have none.
         agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),

@@ -26,6 +26,7 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
             "GetSession",
             "ListSessions",
             "ListMessages",
+            "GetChatMemory",
             "ListTools",
             "ListModels",
             "ListHooks",
@@ -37,7 +38,9 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
             "CreateSession",
             "UpdateSession",
             "DeleteSession",
+            "ClearChatMemory",
         ),
+        Scope.CHAT: ("CompactSession",),
     },
     "chatmind.agent.v1.RunService": {
         Scope.READ: ("GetRun", "ListRuns", "ListToolCalls", "ReplayRun", "WatchSession"),

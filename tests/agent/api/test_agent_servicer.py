@@ -43,7 +43,14 @@ class TestCreateAgent:
             limits=agent_pb2.RunLimits(
                 max_steps=1, max_tool_calls=2, max_tokens=3, max_duration=Duration(seconds=4)
             ),
-            window=agent_pb2.Window(max_messages=0, max_tokens=5),
+            window=agent_pb2.Window(
+                max_messages=0,
+                max_tokens=5,
+                strategy=agent_pb2.Window.STRATEGY_COMPACTION,
+                compact_at=0.5,
+                keep_messages=0,
+                max_summary_tokens=50,
+            ),
             visibility=agent_pb2.VISIBILITY_TENANT,
             agent_ids=[(await alice.create_agent()).id],
         )

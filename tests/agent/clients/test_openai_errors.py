@@ -79,6 +79,22 @@ class TestFailure:
     def test_a_request_too_long_is_told_apart(self, body: Any) -> None:
         assert isinstance(meant(status(400, body)).error, ContextTooLongError)
 
+    @pytest.mark.parametrize(
+        ("said", "limit"),
+        [
+            ("maximum context length is 8192 tokens. However, you requested 9000 tokens", 8192),
+            ("the request exceeds the available context size (4096 tokens), try more", 4096),
+            ("the context length is exceeded", None),
+        ],
+    )
+    def test_how_much_the_model_reads_is_taken_from_what_it_says(
+        self, said: str, limit: int | None
+    ) -> None:
+        error = meant(status(400, {"message": said})).error
+
+        assert isinstance(error, ContextTooLongError)
+        assert error.context_tokens == limit
+
     def test_what_is_not_known_is_not_explained_away(self) -> None:
         assert failure(KeyError("x"), model="m", secret="", clock=clock) is None
 

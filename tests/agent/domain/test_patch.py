@@ -10,6 +10,7 @@ from services.agent.domain.models import (
     RunLimits,
     Visibility,
     Window,
+    WindowStrategy,
 )
 from services.agent.domain.patch import patched, paths
 
@@ -24,7 +25,7 @@ NEW = AgentSettings(
     knowledge_base_ids=(KnowledgeBaseId("b"),),
     retrieval=Retrieval(7, 0.25),
     limits=RunLimits(3, 4, 5000, timedelta(seconds=9)),
-    window=Window(0, 1234),
+    window=Window(0, 1234, WindowStrategy.COMPACTION, 0.5, 7, 300),
     visibility=Visibility.TENANT,
 )
 

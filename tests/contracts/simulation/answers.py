@@ -17,7 +17,7 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import ToolCallId
-from services.agent.domain.turn.context import estimate_message
+from services.agent.domain.turn.tokens import estimate_message
 
 REPLIES = (
     "says",

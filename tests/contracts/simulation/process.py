@@ -23,6 +23,7 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.errors import FencedError
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import RunId, ToolCallId
 from services.agent.domain.places import Places
@@ -167,6 +168,7 @@ class Process:
         loop = Loop(
             Planner(Models(AskedModel(self)), [RegisteredTools(tools), KnowledgeTools(Shelf())]),
             self.world.clock,
+            self.host.stores.memories,
             ToolBounds(seconds=TOOL_SECONDS, result_chars=200),
         )
         worker = Worker(
@@ -332,6 +334,11 @@ class WatchedJournal:
     ) -> Sequence[Message]:
         return await self._process.operate(
             "append_tool_results", lambda: self._journal.append_tool_results(drafts, then=then)
+        )
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        return await self._process.operate(
+            "remember", lambda: self._journal.remember(summary, revision=revision, usage=usage)
         )
 
     async def finish(

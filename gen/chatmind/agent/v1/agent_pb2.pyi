@@ -362,34 +362,103 @@ Global___RunLimits: _TypeAlias = RunLimits  # noqa: Y015
 
 @_typing.final
 class Window(_message.Message):
-    """Window bounds what of a session's history the model sees; the stored history keeps everything."""
+    """Window bounds what of a session's history the model sees; the stored history keeps everything.
+    The agent's instructions and the question of the running turn are sent in any case; results of tools that do not fit the
+    model beside them are cut.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Strategy:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _StrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Window._Strategy.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        STRATEGY_UNSPECIFIED: Window._Strategy.ValueType  # 0
+        """STRATEGY_UNSPECIFIED stands for STRATEGY_WINDOW in requests."""
+        STRATEGY_WINDOW: Window._Strategy.ValueType  # 1
+        """STRATEGY_WINDOW: the newest max_messages."""
+        STRATEGY_TOKEN_BUDGET: Window._Strategy.ValueType  # 2
+        """STRATEGY_TOKEN_BUDGET: as many of the newest as fit max_tokens."""
+        STRATEGY_COMPACTION: Window._Strategy.ValueType  # 3
+        """STRATEGY_COMPACTION: like TOKEN_BUDGET, and what no longer fits is replaced by the session's first question and a
+        summary, which the agent's model writes; that counts toward the run's usage and limits. While there is no summary,
+        as the model did not give one, it is TOKEN_BUDGET.
+        """
+
+    class Strategy(_Strategy, metaclass=_StrategyEnumTypeWrapper):
+        """Strategy is how the messages that a model is sent are chosen."""
+
+    STRATEGY_UNSPECIFIED: Window.Strategy.ValueType  # 0
+    """STRATEGY_UNSPECIFIED stands for STRATEGY_WINDOW in requests."""
+    STRATEGY_WINDOW: Window.Strategy.ValueType  # 1
+    """STRATEGY_WINDOW: the newest max_messages."""
+    STRATEGY_TOKEN_BUDGET: Window.Strategy.ValueType  # 2
+    """STRATEGY_TOKEN_BUDGET: as many of the newest as fit max_tokens."""
+    STRATEGY_COMPACTION: Window.Strategy.ValueType  # 3
+    """STRATEGY_COMPACTION: like TOKEN_BUDGET, and what no longer fits is replaced by the session's first question and a
+    summary, which the agent's model writes; that counts toward the run's usage and limits. While there is no summary,
+    as the model did not give one, it is TOKEN_BUDGET.
+    """
+
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    COMPACT_AT_FIELD_NUMBER: _builtins.int
+    KEEP_MESSAGES_FIELD_NUMBER: _builtins.int
+    MAX_SUMMARY_TOKENS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
-    """max_messages is how many messages are sent at most: the running turn, and before it past ones in whole turns;
-    unset means 20. The running turn's question and its newest tool results are sent in any case.
+    """max_messages is how many messages are sent at most: the running turn, and before it past ones in whole turns.
+    Unset means 20 with WINDOW, and as many as the tokens allow with the other strategies. The newest tool results are
+    sent in any case.
     """
     max_tokens: _builtins.int
-    """max_tokens bounds their estimated tokens; unset means the model's context less room for the answer."""
+    """max_tokens bounds their estimated tokens; unset means the model's context less room for the answer. Where that is not
+    known either, it means 32,768 with TOKEN_BUDGET and COMPACTION, and no bound with WINDOW.
+    """
+    strategy: Global___Window.Strategy.ValueType
+    """strategy is how the messages are chosen; unspecified means WINDOW."""
+    compact_at: _builtins.float
+    """compact_at is the share of the token bound from which on COMPACTION summarises; unset means 0.9."""
+    keep_messages: _builtins.int
+    """keep_messages is how many of the newest messages of past turns COMPACTION leaves as they are at most, in whole turns;
+    unset means 20. They take a third of the token bound at most.
+    """
+    max_summary_tokens: _builtins.int
+    """max_summary_tokens bounds the length of a summary; unset means 1,000. It takes a quarter of the token bound at most."""
     def __init__(
         self,
         *,
         max_messages: _builtins.int | None = ...,
         max_tokens: _builtins.int | None = ...,
+        strategy: Global___Window.Strategy.ValueType = ...,
+        compact_at: _builtins.float | None = ...,
+        keep_messages: _builtins.int | None = ...,
+        max_summary_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_messages", b"_max_messages", "_max_tokens", b"_max_tokens", "max_messages", b"max_messages", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_compact_at", b"_compact_at", "_keep_messages", b"_keep_messages", "_max_messages", b"_max_messages", "_max_summary_tokens", b"_max_summary_tokens", "_max_tokens", b"_max_tokens", "compact_at", b"compact_at", "keep_messages", b"keep_messages", "max_messages", b"max_messages", "max_summary_tokens", b"max_summary_tokens", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_messages", b"_max_messages", "_max_tokens", b"_max_tokens", "max_messages", b"max_messages", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_compact_at", b"_compact_at", "_keep_messages", b"_keep_messages", "_max_messages", b"_max_messages", "_max_summary_tokens", b"_max_summary_tokens", "_max_tokens", b"_max_tokens", "compact_at", b"compact_at", "keep_messages", b"keep_messages", "max_messages", b"max_messages", "max_summary_tokens", b"max_summary_tokens", "max_tokens", b"max_tokens", "strategy", b"strategy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__compact_at: _TypeAlias = _typing.Literal["compact_at"]  # noqa: Y015
+    _WhichOneofArgType__compact_at: _TypeAlias = _typing.Literal["_compact_at", b"_compact_at"]  # noqa: Y015
+    _WhichOneofReturnType__keep_messages: _TypeAlias = _typing.Literal["keep_messages"]  # noqa: Y015
+    _WhichOneofArgType__keep_messages: _TypeAlias = _typing.Literal["_keep_messages", b"_keep_messages"]  # noqa: Y015
     _WhichOneofReturnType__max_messages: _TypeAlias = _typing.Literal["max_messages"]  # noqa: Y015
     _WhichOneofArgType__max_messages: _TypeAlias = _typing.Literal["_max_messages", b"_max_messages"]  # noqa: Y015
+    _WhichOneofReturnType__max_summary_tokens: _TypeAlias = _typing.Literal["max_summary_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_summary_tokens: _TypeAlias = _typing.Literal["_max_summary_tokens", b"_max_summary_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__compact_at) -> _WhichOneofReturnType__compact_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_messages) -> _WhichOneofReturnType__keep_messages | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_messages) -> _WhichOneofReturnType__max_messages | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_summary_tokens) -> _WhichOneofReturnType__max_summary_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
 

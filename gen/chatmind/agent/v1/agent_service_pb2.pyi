@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from chatmind.agent.v1 import agent_pb2 as _agent_pb2
+from chatmind.agent.v1 import chat_memory_pb2 as _chat_memory_pb2
 from chatmind.agent.v1 import hook_pb2 as _hook_pb2
 from chatmind.agent.v1 import model_pb2 as _model_pb2
 from chatmind.agent.v1 import session_pb2 as _session_pb2
@@ -638,6 +639,164 @@ class ListMessagesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListMessagesResponse: _TypeAlias = ListMessagesResponse  # noqa: Y015
+
+@_typing.final
+class GetChatMemoryRequest(_message.Message):
+    """GetChatMemoryRequest names a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """session_id is the session."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetChatMemoryRequest: _TypeAlias = GetChatMemoryRequest  # noqa: Y015
+
+@_typing.final
+class GetChatMemoryResponse(_message.Message):
+    """GetChatMemoryResponse carries the memory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def memory(self) -> _chat_memory_pb2.ChatMemory:
+        """memory is what was asked for."""
+
+    def __init__(
+        self,
+        *,
+        memory: _chat_memory_pb2.ChatMemory | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetChatMemoryResponse: _TypeAlias = GetChatMemoryResponse  # noqa: Y015
+
+@_typing.final
+class ClearChatMemoryRequest(_message.Message):
+    """ClearChatMemoryRequest names a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """session_id is the session."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearChatMemoryRequest: _TypeAlias = ClearChatMemoryRequest  # noqa: Y015
+
+@_typing.final
+class ClearChatMemoryResponse(_message.Message):
+    """ClearChatMemoryResponse confirms it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLEARED_THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
+    cleared_through_sequence: _builtins.int
+    """cleared_through_sequence is the sequence of the newest question that is forgotten, with its whole turn; 0 where
+    nothing had been said.
+    """
+    def __init__(
+        self,
+        *,
+        cleared_through_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared_through_sequence", b"cleared_through_sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearChatMemoryResponse: _TypeAlias = ClearChatMemoryResponse  # noqa: Y015
+
+@_typing.final
+class CompactSessionRequest(_message.Message):
+    """CompactSessionRequest names a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """session_id is the session."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompactSessionRequest: _TypeAlias = CompactSessionRequest  # noqa: Y015
+
+@_typing.final
+class CompactSessionResponse(_message.Message):
+    """CompactSessionResponse tells what was summarised."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    TOKENS_BEFORE_FIELD_NUMBER: _builtins.int
+    TOKENS_AFTER_FIELD_NUMBER: _builtins.int
+    INPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    messages: _builtins.int
+    """messages is how many messages were summarised by this call; 0 where there was nothing to do."""
+    tokens_before: _builtins.int
+    """tokens_before is about how many tokens those messages have, and the summary before with them."""
+    tokens_after: _builtins.int
+    """tokens_after is about how many tokens the summary has that stands for them now."""
+    input_tokens: _builtins.int
+    """input_tokens is what the model read for it."""
+    output_tokens: _builtins.int
+    """output_tokens is what the model wrote for it."""
+    @_builtins.property
+    def summary(self) -> _chat_memory_pb2.ChatSummary:
+        """summary stands for the older part now; unset where there is nothing old enough."""
+
+    def __init__(
+        self,
+        *,
+        summary: _chat_memory_pb2.ChatSummary | None = ...,
+        messages: _builtins.int = ...,
+        tokens_before: _builtins.int = ...,
+        tokens_after: _builtins.int = ...,
+        input_tokens: _builtins.int = ...,
+        output_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_tokens", b"input_tokens", "messages", b"messages", "output_tokens", b"output_tokens", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompactSessionResponse: _TypeAlias = CompactSessionResponse  # noqa: Y015
 
 @_typing.final
 class ListToolsRequest(_message.Message):

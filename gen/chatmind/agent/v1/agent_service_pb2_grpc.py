@@ -91,6 +91,21 @@ class AgentServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesResponse.FromString,
                 _registered_method=True)
+        self.GetChatMemory = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/GetChatMemory',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryResponse.FromString,
+                _registered_method=True)
+        self.ClearChatMemory = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/ClearChatMemory',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryResponse.FromString,
+                _registered_method=True)
+        self.CompactSession = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/CompactSession',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionResponse.FromString,
+                _registered_method=True)
         self.ListTools = channel.unary_unary(
                 '/chatmind.agent.v1.AgentService/ListTools',
                 request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListToolsRequest.SerializeToString,
@@ -196,6 +211,33 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetChatMemory(self, request, context):
+        """GetChatMemory tells what of a session its agent's model would be shown now, before the next question.
+        Errors include: FAILED_PRECONDITION with AGENT_DELETED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearChatMemory(self, request, context):
+        """ClearChatMemory has the model forget: runs that begin later are shown nothing of what was said before. All messages
+        stay stored and readable. It can be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompactSession(self, request, context):
+        """CompactSession has the agent's model summarise the older part of a session at once, without waiting until it no longer
+        fits; the newest messages stay as they are. All messages stay stored and readable. It can be repeated: what is
+        summarised already is not summarised again. Where it fails half-way, what was summarised before stays so.
+        Errors include: FAILED_PRECONDITION with AGENT_DELETED, COMPACTION_OFF, MODEL_REJECTED; UNAVAILABLE with
+        MODEL_UNAVAILABLE, EMPTY_ANSWER; ABORTED where the memory was changed by another call meanwhile.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTools(self, request, context):
         """ListTools tells which tools agents can be given; there are few, so there are no pages.
         """
@@ -274,6 +316,21 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListMessages,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesResponse.SerializeToString,
+            ),
+            'GetChatMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetChatMemory,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryResponse.SerializeToString,
+            ),
+            'ClearChatMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearChatMemory,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryResponse.SerializeToString,
+            ),
+            'CompactSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompactSession,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionResponse.SerializeToString,
             ),
             'ListTools': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTools,
@@ -590,6 +647,87 @@ class AgentService:
             '/chatmind.agent.v1.AgentService/ListMessages',
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetChatMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/GetChatMemory',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.GetChatMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearChatMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/ClearChatMemory',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ClearChatMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompactSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/CompactSession',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.CompactSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -67,6 +67,21 @@ class AgentServiceStub:
     """
     ListMessages: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListMessagesRequest, _agent_service_pb2.ListMessagesResponse]
     """ListMessages returns a session's messages by sequence. A page may be shorter than asked for, to stay below 3 MiB."""
+    GetChatMemory: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.GetChatMemoryRequest, _agent_service_pb2.GetChatMemoryResponse]
+    """GetChatMemory tells what of a session its agent's model would be shown now, before the next question.
+    Errors include: FAILED_PRECONDITION with AGENT_DELETED.
+    """
+    ClearChatMemory: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ClearChatMemoryRequest, _agent_service_pb2.ClearChatMemoryResponse]
+    """ClearChatMemory has the model forget: runs that begin later are shown nothing of what was said before. All messages
+    stay stored and readable. It can be repeated.
+    """
+    CompactSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CompactSessionRequest, _agent_service_pb2.CompactSessionResponse]
+    """CompactSession has the agent's model summarise the older part of a session at once, without waiting until it no longer
+    fits; the newest messages stay as they are. All messages stay stored and readable. It can be repeated: what is
+    summarised already is not summarised again. Where it fails half-way, what was summarised before stays so.
+    Errors include: FAILED_PRECONDITION with AGENT_DELETED, COMPACTION_OFF, MODEL_REJECTED; UNAVAILABLE with
+    MODEL_UNAVAILABLE, EMPTY_ANSWER; ABORTED where the memory was changed by another call meanwhile.
+    """
     ListTools: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListToolsRequest, _agent_service_pb2.ListToolsResponse]
     """ListTools tells which tools agents can be given; there are few, so there are no pages."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListModelsRequest, _agent_service_pb2.ListModelsResponse]
@@ -113,6 +128,21 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     ListMessages: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListMessagesRequest, _agent_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """ListMessages returns a session's messages by sequence. A page may be shorter than asked for, to stay below 3 MiB."""
+    GetChatMemory: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.GetChatMemoryRequest, _agent_service_pb2.GetChatMemoryResponse]  # type: ignore[assignment]
+    """GetChatMemory tells what of a session its agent's model would be shown now, before the next question.
+    Errors include: FAILED_PRECONDITION with AGENT_DELETED.
+    """
+    ClearChatMemory: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ClearChatMemoryRequest, _agent_service_pb2.ClearChatMemoryResponse]  # type: ignore[assignment]
+    """ClearChatMemory has the model forget: runs that begin later are shown nothing of what was said before. All messages
+    stay stored and readable. It can be repeated.
+    """
+    CompactSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CompactSessionRequest, _agent_service_pb2.CompactSessionResponse]  # type: ignore[assignment]
+    """CompactSession has the agent's model summarise the older part of a session at once, without waiting until it no longer
+    fits; the newest messages stay as they are. All messages stay stored and readable. It can be repeated: what is
+    summarised already is not summarised again. Where it fails half-way, what was summarised before stays so.
+    Errors include: FAILED_PRECONDITION with AGENT_DELETED, COMPACTION_OFF, MODEL_REJECTED; UNAVAILABLE with
+    MODEL_UNAVAILABLE, EMPTY_ANSWER; ABORTED where the memory was changed by another call meanwhile.
+    """
     ListTools: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListToolsRequest, _agent_service_pb2.ListToolsResponse]  # type: ignore[assignment]
     """ListTools tells which tools agents can be given; there are few, so there are no pages."""
     ListModels: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListModelsRequest, _agent_service_pb2.ListModelsResponse]  # type: ignore[assignment]
@@ -222,6 +252,39 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.ListMessagesResponse, _abc.Awaitable[_agent_service_pb2.ListMessagesResponse]]:
         """ListMessages returns a session's messages by sequence. A page may be shorter than asked for, to stay below 3 MiB."""
+
+    @_abc_1.abstractmethod
+    def GetChatMemory(
+        self,
+        request: _agent_service_pb2.GetChatMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.GetChatMemoryResponse, _abc.Awaitable[_agent_service_pb2.GetChatMemoryResponse]]:
+        """GetChatMemory tells what of a session its agent's model would be shown now, before the next question.
+        Errors include: FAILED_PRECONDITION with AGENT_DELETED.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearChatMemory(
+        self,
+        request: _agent_service_pb2.ClearChatMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.ClearChatMemoryResponse, _abc.Awaitable[_agent_service_pb2.ClearChatMemoryResponse]]:
+        """ClearChatMemory has the model forget: runs that begin later are shown nothing of what was said before. All messages
+        stay stored and readable. It can be repeated.
+        """
+
+    @_abc_1.abstractmethod
+    def CompactSession(
+        self,
+        request: _agent_service_pb2.CompactSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.CompactSessionResponse, _abc.Awaitable[_agent_service_pb2.CompactSessionResponse]]:
+        """CompactSession has the agent's model summarise the older part of a session at once, without waiting until it no longer
+        fits; the newest messages stay as they are. All messages stay stored and readable. It can be repeated: what is
+        summarised already is not summarised again. Where it fails half-way, what was summarised before stays so.
+        Errors include: FAILED_PRECONDITION with AGENT_DELETED, COMPACTION_OFF, MODEL_REJECTED; UNAVAILABLE with
+        MODEL_UNAVAILABLE, EMPTY_ANSWER; ABORTED where the memory was changed by another call meanwhile.
+        """
 
     @_abc_1.abstractmethod
     def ListTools(

@@ -59,11 +59,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_KNOWLEDGE_UNAVAILABLE: _ErrorReason.ValueType  # 17
     """ERROR_REASON_KNOWLEDGE_UNAVAILABLE: the knowledge service is down."""
     ERROR_REASON_MODEL_UNAVAILABLE: _ErrorReason.ValueType  # 18
-    """ERROR_REASON_MODEL_UNAVAILABLE: the model's server is down, too slow or refuses; only in a run's error."""
+    """ERROR_REASON_MODEL_UNAVAILABLE: the model's server is down, too slow or refuses; in a run's error, and of CompactSession."""
     ERROR_REASON_MODEL_REJECTED: _ErrorReason.ValueType  # 19
-    """ERROR_REASON_MODEL_REJECTED: the model's server refuses the request itself; only in a run's error."""
+    """ERROR_REASON_MODEL_REJECTED: the model's server refuses the request itself; in a run's error, and of CompactSession."""
     ERROR_REASON_EMPTY_ANSWER: _ErrorReason.ValueType  # 20
-    """ERROR_REASON_EMPTY_ANSWER: the model answered with nothing; only in a run's error."""
+    """ERROR_REASON_EMPTY_ANSWER: the model answered with nothing; in a run's error, and of CompactSession."""
     ERROR_REASON_RESOURCE_EXHAUSTED: _ErrorReason.ValueType  # 21
     """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
     ERROR_REASON_UNAVAILABLE: _ErrorReason.ValueType  # 22
@@ -96,6 +96,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_HOOK_FAILED: a hook that the agent does not go on without failed; only in a run's error."""
     ERROR_REASON_CALL_LIMIT: _ErrorReason.ValueType  # 52
     """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
+    ERROR_REASON_COMPACTION_OFF: _ErrorReason.ValueType  # 40
+    """ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -139,11 +141,11 @@ ERROR_REASON_SEQUENCE_AHEAD: ErrorReason.ValueType  # 15
 ERROR_REASON_KNOWLEDGE_UNAVAILABLE: ErrorReason.ValueType  # 17
 """ERROR_REASON_KNOWLEDGE_UNAVAILABLE: the knowledge service is down."""
 ERROR_REASON_MODEL_UNAVAILABLE: ErrorReason.ValueType  # 18
-"""ERROR_REASON_MODEL_UNAVAILABLE: the model's server is down, too slow or refuses; only in a run's error."""
+"""ERROR_REASON_MODEL_UNAVAILABLE: the model's server is down, too slow or refuses; in a run's error, and of CompactSession."""
 ERROR_REASON_MODEL_REJECTED: ErrorReason.ValueType  # 19
-"""ERROR_REASON_MODEL_REJECTED: the model's server refuses the request itself; only in a run's error."""
+"""ERROR_REASON_MODEL_REJECTED: the model's server refuses the request itself; in a run's error, and of CompactSession."""
 ERROR_REASON_EMPTY_ANSWER: ErrorReason.ValueType  # 20
-"""ERROR_REASON_EMPTY_ANSWER: the model answered with nothing; only in a run's error."""
+"""ERROR_REASON_EMPTY_ANSWER: the model answered with nothing; in a run's error, and of CompactSession."""
 ERROR_REASON_RESOURCE_EXHAUSTED: ErrorReason.ValueType  # 21
 """ERROR_REASON_RESOURCE_EXHAUSTED: the service is at its limit; RetryInfo says when to ask again."""
 ERROR_REASON_UNAVAILABLE: ErrorReason.ValueType  # 22
@@ -176,4 +178,6 @@ ERROR_REASON_HOOK_FAILED: ErrorReason.ValueType  # 51
 """ERROR_REASON_HOOK_FAILED: a hook that the agent does not go on without failed; only in a run's error."""
 ERROR_REASON_CALL_LIMIT: ErrorReason.ValueType  # 52
 """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
+ERROR_REASON_COMPACTION_OFF: ErrorReason.ValueType  # 40
+"""ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

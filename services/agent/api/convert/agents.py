@@ -8,6 +8,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from services.agent.api.convert.common import not_offered
 from services.agent.api.convert.hooks import from_hooks, to_hooks
+from services.agent.api.convert.windows import from_window, to_window
 from services.agent.domain.chat import (
     EndpointInfo,
     EndpointState,
@@ -26,7 +27,6 @@ from services.agent.domain.models import (
     Retrieval,
     RunLimits,
     Visibility,
-    Window,
 )
 from services.agent.domain.patch import paths
 from services.common.convert import (
@@ -88,7 +88,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         ),
         retrieval=_to_retrieval(agent.retrieval),
         limits=_to_limits(agent.limits),
-        window=_to_window(agent.window),
+        window=to_window(agent.window),
         visibility=_VISIBILITIES[agent.visibility],
         agent_ids=tuple(AgentId(canonical_id(agent_id)) for agent_id in agent.agent_ids),
         hooks=to_hooks(agent.hooks),
@@ -131,9 +131,7 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
             min_score=kept.retrieval.min_score,
         ),
         limits=_from_limits(kept.limits),
-        window=agent_pb2.Window(
-            max_messages=kept.window.max_messages, max_tokens=kept.window.max_tokens
-        ),
+        window=from_window(kept.window),
         visibility=_FROM_VISIBILITY[kept.visibility],
         hooks=from_hooks(kept.hooks),
         owner_user_id=value.owner_user_id,
@@ -229,11 +227,4 @@ def _from_limits(limits: RunLimits) -> agent_pb2.RunLimits:
         max_tool_calls=limits.max_tool_calls,
         max_tokens=limits.max_tokens,
         max_duration=None if limits.max_duration is None else from_duration(limits.max_duration),
-    )
-
-
-def _to_window(value: agent_pb2.Window) -> Window:
-    return Window(
-        max_messages=value.max_messages if value.HasField("max_messages") else None,
-        max_tokens=value.max_tokens if value.HasField("max_tokens") else None,
     )

@@ -30,8 +30,8 @@ from services.agent.domain.hooks.hook import (
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.ports import Model
 from services.agent.domain.run_models import RunError, RunState, StopReason, Usage
-from services.agent.domain.turn.context import estimate_message
 from services.agent.domain.turn.steps import Again, Ended, Event, Finish, Replied
+from services.agent.domain.turn.tokens import estimate_message
 
 HOOK_FAILED: Final = "HOOK_FAILED"
 """The reason of a run that a failing hook ends."""

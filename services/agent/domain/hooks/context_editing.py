@@ -8,7 +8,7 @@ from pydantic import Field
 from services.agent.domain.chat import ChatMessage, ModelRequest
 from services.agent.domain.hooks.hook import Hook, HookConfig, HookRun
 from services.agent.domain.messages import Role
-from services.agent.domain.turn.context import estimate_message
+from services.agent.domain.turn.tokens import estimate_message
 
 CLEARED: Final = "[cleared]"
 

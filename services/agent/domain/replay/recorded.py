@@ -16,23 +16,24 @@ from services.agent.domain.chat import (
 )
 from services.agent.domain.endings import CUT_OFF_WORDS
 from services.agent.domain.errors import (
-    ContextTooLongError,
     EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
 )
 from services.agent.domain.ledger import call_of
+from services.agent.domain.memory.models import LAST, Memory, Said
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import ToolCallId
+from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.ports import Tool
 from services.agent.domain.replay.recording import Recording
 from services.agent.domain.run_models import RunError, StopReason, Usage
 from services.agent.domain.turn.plan import Plan, Plans
+from services.common.identity import Identity
+from services.common.paging import Listing
 from services.common.text import Json
 
 _MODEL_ERRORS: Final = {
-    error.reason: error
-    for error in (ModelUnavailableError, ModelRejectedError, ContextTooLongError, EmptyAnswerError)
+    error.reason: error for error in (ModelUnavailableError, ModelRejectedError, EmptyAnswerError)
 }
 _NOT_RECORDED: Final = ToolResult("Error: this call was not recorded.", error="not_recorded")
 
@@ -165,3 +166,22 @@ class RecordedPlans:
 def _result(message: Draft) -> ToolResult:
     error = message.metadata.get("error")
     return ToolResult(message.text, message.citations, error if isinstance(error, str) else None)
+
+
+class NoMemories:
+    """A `MemoryStore` that remembers nothing: what was said before is no part of a record."""
+
+    async def get(self, identity: Identity, session_id: SessionId) -> Memory:  # noqa: ARG002
+        return Memory()
+
+    async def open_turn(self, identity: Identity, session_id: SessionId) -> int:  # noqa: ARG002
+        return LAST
+
+    async def put(self, *_: object, **__: object) -> Memory | None:
+        return None
+
+    async def clear(self, identity: Identity, session_id: SessionId) -> Memory:  # noqa: ARG002
+        return Memory()
+
+    async def page(self, *_: object, **__: object) -> Listing[Said]:
+        return Listing([], more=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from services.agent.domain.errors import AgentDeletedError, RunNotEndedError
 from services.agent.domain.models import Agent, RunId
 from services.agent.domain.replay.compare import Replay, compare
-from services.agent.domain.replay.recorded import EndOfRecordError, RecordedPlans
+from services.agent.domain.replay.recorded import EndOfRecordError, NoMemories, RecordedPlans
 from services.agent.domain.replay.recording import MakeScratch, Recording, Recordings
 from services.agent.domain.stores import AgentStore
 from services.agent.domain.turn.loop import Loop
@@ -61,7 +61,7 @@ class Replays:
         context, journal = await scratch.begin()
         moment = recording.run.create_time
         plans = RecordedPlans(self.loop.planner, recording)
-        loop = replace(self.loop, planner=plans, clock=lambda: moment)
+        loop = replace(self.loop, planner=plans, clock=lambda: moment, memories=NoMemories())
         try:
             await loop.run(context, journal)
             ended = True

@@ -6,6 +6,7 @@
     Ask ── Replied ─┬─ tool calls ── RunTools ── Executed ── Ask …
                     ├─ text ──────── Finish
                     └─ nothing ───── Ask once more, then Finish with an error
+         Condensed ── Ask
 
     A hook may turn a question into Again ── Ask, or Ended ── Finish.
 
@@ -31,6 +32,7 @@ from services.agent.domain.turn.repeats import Keys, Row, call_key
 from services.agent.domain.turn.steps import (
     Again,
     Ask,
+    Condensed,
     Ended,
     Event,
     Executed,
@@ -182,6 +184,9 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
                 calls=progress.calls + tool_calls,
             )
             return _ask(progress)
+        case Condensed(recorded, owed):
+            usage, unrecorded = progress.usage + recorded + owed, progress.owed_usage + owed
+            return _ask(replace(progress, usage=usage, owed_usage=unrecorded))
         case OutOf(reason):
             return _finish(progress, Ending(RunState.FINISHED, reason), reply=None)
         case Again(usage):

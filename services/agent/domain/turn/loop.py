@@ -1,6 +1,7 @@
 """The think-execute loop: drives `domain.turn.engine` with a model, tools and a journal.
 
-PLANNING assembles what the run works with. THINKING asks the model. A reply that asks for tools is
+PLANNING assembles what the run works with. THINKING asks the model, after older turns were
+summarised where they no longer fit. A reply that asks for tools is
 committed before any of them runs. EXECUTING runs them side by side and commits one result per call,
 in the order of the calls, each as soon as those before it are. Then the model is asked again, or
 the run ends. So a step costs two commits, and a third where a tool must not run twice. Whoever
@@ -18,6 +19,7 @@ from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolConte
 from services.agent.domain.drafts import kept_size
 from services.agent.domain.endings import notice
 from services.agent.domain.errors import (
+    ContextTooLongError,
     EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
@@ -25,6 +27,7 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.hooks.around import Turned
 from services.agent.domain.ledger import idempotency_key, position_of
+from services.agent.domain.memory.store import MemoryStore
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
 from services.agent.domain.ports import RunJournal
@@ -35,10 +38,11 @@ from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
 from services.agent.domain.turn.plan import Plan, Plans
+from services.agent.domain.turn.recall import Recall
 from services.agent.domain.turn.repeats import keys_of
-from services.agent.domain.turn.request import prepare
 from services.agent.domain.turn.steps import (
     Ask,
+    Condensed,
     Event,
     Executed,
     Failed,
@@ -65,11 +69,13 @@ class Loop:
     Attributes:
         planner: assembles what a run works with.
         clock: tells how time passes; it may be wrong, as others are.
+        memories: what is remembered of sessions.
         bounds: what a tool call may take.
     """
 
     planner: Plans
     clock: Clock
+    memories: MemoryStore
     bounds: ToolBounds = field(default_factory=ToolBounds)
 
     async def run(self, context: RunContext, journal: RunJournal) -> Ending:
@@ -104,6 +110,7 @@ class _Turn:
         self._plan = plan
         self._context = context
         self._journal = journal
+        self._recall = Recall(plan, context, journal=journal, memories=loop.memories)
         self._tools = tools
         self._limits = context.run.bounds(context.agent.settings.limits)
         self._messages: list[Message] = list(context.turn)
@@ -140,10 +147,12 @@ class _Turn:
                 assert_never(step)
 
     async def _ask(self, progress: engine.Progress, *, closing: bool) -> Event:
-        prepared = prepare(self._plan, self._context, self._messages, closing=closing)
+        prepared = await self._recall.prepare(self._messages, closing=closing)
         if not progress.affords(prepared.tokens):
             return OutOf(StopReason.MAX_TOKENS)
         left = progress.tokens_left(prepared.tokens)
+        if self._recall.crowded(prepared, self._messages):
+            return await self._recall.condense(prepared, left, seconds=self._seconds_left() / 2)
         await self._think()
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
@@ -156,8 +165,13 @@ class _Turn:
             return turned.event
         except EmptyAnswerError:
             reply = ModelReply("")
+        except ContextTooLongError as error:
+            if self._recall.shrink(prepared, self._messages, error):
+                return Condensed()
+            return Failed(RunError(error.reason, error.message))
         except (ModelUnavailableError, ModelRejectedError) as error:
             return Failed(RunError(error.reason, error.message))
+        self._recall.learn(prepared, reply)
         return Replied(reply, prepared.usage(reply))
 
     async def _run_tools(self, step: RunTools) -> Event:
@@ -295,6 +309,7 @@ class _Turn:
             step.reply,
             model=self._plan.offered.model,
             retrieved=[each for message in self._messages for each in message.citations],
+            summarised_through=self._recall.summarised_through,
         )
 
     def _unrepeatable(self) -> frozenset[ToolCallId]:

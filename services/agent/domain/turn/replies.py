@@ -40,13 +40,20 @@ def result(call: ToolCall, given: ToolResult) -> Draft:
     )
 
 
-def answer(reply: ModelReply, *, model: str, retrieved: Iterable[Citation]) -> Draft:
+def answer(
+    reply: ModelReply,
+    *,
+    model: str,
+    retrieved: Iterable[Citation],
+    summarised_through: int | None = None,
+) -> Draft:
     """The answer to the user, with what it rests on.
 
     Args:
         reply: what the model said.
         model: the name it is registered under.
         retrieved: every passage that the run's tools brought.
+        summarised_through: the turn up to which the model was shown a summary, if it was.
     """
     if reply.hook:
         return Draft(Role.ASSISTANT, reply.text, metadata=_metadata(reply, model))
@@ -54,6 +61,8 @@ def answer(reply: ModelReply, *, model: str, retrieved: Iterable[Citation]) -> D
     metadata = _metadata(reply, model)
     if basis is not None:
         metadata["citation_basis"] = basis
+    if summarised_through is not None:
+        metadata["summarised_through"] = summarised_through
     return Draft(Role.ASSISTANT, reply.text, citations=citations, metadata=metadata)
 
 

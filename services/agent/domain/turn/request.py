@@ -1,6 +1,5 @@
 """Puts a question to a model together: instructions, window, tools, options. Pure."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,15 +12,21 @@ from services.agent.domain.chat import (
     RunContext,
     ToolSpec,
 )
+from services.agent.domain.memory.models import Summary
+from services.agent.domain.memory.summary import shown_summary
 from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import AgentSettings, ModelOptions
+from services.agent.domain.models import AgentSettings, ModelOptions, WindowStrategy
 from services.agent.domain.prices import Prices, priced
 from services.agent.domain.run_models import Usage
 from services.agent.domain.tools.read_more import READ_MORE
-from services.agent.domain.turn.context import estimate_message, estimate_tokens, window
+from services.agent.domain.turn.context import Room, window
 from services.agent.domain.turn.plan import Plan
 from services.agent.domain.turn.prompt import closing as with_closing
 from services.agent.domain.turn.prompt import with_notes
+from services.agent.domain.turn.tokens import estimate_message, estimate_tokens, estimate_tool
+
+UNKNOWN_CONTEXT_TOKENS: Final = 32_768
+"""What the window may cost where tokens alone bound it, and nobody says how many."""
 
 _ANSWER_TOKENS: Final = 4096
 _ANSWER_SHARE: Final = 4  # of a small context, a quarter is kept free for the answer
@@ -34,11 +39,15 @@ class Prepared:
     Attributes:
         request: the question.
         tokens: about what it costs to read.
+        room: what its messages could take.
+        summarised: whether a summary is among them.
         prices: of the model.
     """
 
     request: ModelRequest
     tokens: int
+    room: Room
+    summarised: bool = False
     prices: Prices | None = None
 
     def bounded(self, output_tokens: int | None) -> ModelRequest:
@@ -58,7 +67,28 @@ class Prepared:
         return reply.usage or priced(Usage(self.tokens, estimate_message(said)), self.prices)
 
 
-def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: bool) -> Prepared:
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What a run learned of how much its model reads.
+
+    Attributes:
+        tokens: bounds a whole question, since its server refused one twice as long.
+        scale: how many tokens the model counts where one is estimated, at least 1.
+    """
+
+    tokens: int | None = None
+    scale: float = 1.0
+
+
+def prepare(
+    plan: Plan,
+    context: RunContext,
+    turn: Sequence[Draft],
+    *,
+    closing: bool,
+    summary: Summary | None = None,
+    ceiling: Ceiling | None = None,
+) -> Prepared:
     """The next question of a run.
 
     Args:
@@ -66,17 +96,19 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
         context: holds the turns before and the agent's settings.
         turn: the running turn so far.
         closing: whether it is the last one, without tools.
+        summary: stands for the turns before those.
+        ceiling: what is known of the model.
     """
     settings = context.agent.settings
     tools = () if closing else tuple(_offered(plan, turn))
-    fixed = estimate_tokens(plan.prompt) + sum(_tool_tokens(tool) for tool in tools)
+    fixed = estimate_tokens(plan.prompt) + sum(estimate_tool(tool) for tool in tools)
     fixed += plan.model.info.tools_tokens if tools else 0
-    shown = window(
-        context.history,
-        turn,
-        max_messages=settings.window.messages,
-        max_tokens=_window_tokens(settings, plan.model.info, fixed),
+    room = Room(
+        settings.window.messages,
+        window_tokens(settings, plan.model.info, fixed=fixed, ceiling=ceiling or Ceiling()),
     )
+    remembered = () if summary is None else shown_summary(summary, room.tokens)
+    shown = window(context.history, turn, room, remembered=remembered)
     messages = with_closing(shown.messages) if closing else shown.messages
     prompt = with_notes(plan.prompt, left_out=shown.left_out)
     system = (ChatMessage(Role.SYSTEM, prompt),) if prompt else ()
@@ -84,6 +116,8 @@ def prepare(plan: Plan, context: RunContext, turn: Sequence[Draft], *, closing: 
         request=ModelRequest((*system, *messages), tools, settings.options),
         tokens=fixed + sum(estimate_message(message) for message in shown.messages),
         prices=plan.model.info.prices,
+        room=room,
+        summarised=shown.remembered,
     )
 
 
@@ -95,11 +129,25 @@ def _offered(plan: Plan, turn: Sequence[Draft]) -> Iterator[ToolSpec]:
             yield tool.spec
 
 
-def _window_tokens(settings: AgentSettings, model: ModelInfo, fixed: int) -> int | None:
-    """What the window may cost: the agent's bound, and the model's context less all else."""
+def window_tokens(
+    settings: AgentSettings, model: ModelInfo, *, fixed: int, ceiling: Ceiling
+) -> int | None:
+    """What the window may cost: the agent's bound, and the model's context less all else.
+
+    Args:
+        settings: the agent's.
+        model: answers.
+        fixed: what is sent beside the window.
+        ceiling: what is known of the model.
+    """
     bounds = [] if settings.window.max_tokens is None else [settings.window.max_tokens]
+    if ceiling.tokens is not None:
+        bounds.append(ceiling.tokens - fixed)
     if model.context_tokens:
-        bounds.append(model.context_tokens - fixed - _answer_tokens(settings.options, model))
+        context = int(model.context_tokens / ceiling.scale)
+        bounds.append(context - fixed - _answer_tokens(settings.options, model))
+    if not bounds and settings.window.strategy is not WindowStrategy.WINDOW:
+        bounds.append(UNKNOWN_CONTEXT_TOKENS)
     return min(bounds, default=None)
 
 
@@ -107,8 +155,3 @@ def _answer_tokens(options: ModelOptions, model: ModelInfo) -> int:
     if options.max_output_tokens is not None:
         return options.max_output_tokens
     return min(_ANSWER_TOKENS, model.context_tokens // _ANSWER_SHARE)
-
-
-def _tool_tokens(tool: ToolSpec) -> int:
-    schema = json.dumps(tool.input_schema, ensure_ascii=False)
-    return estimate_tokens(tool.name) + estimate_tokens(tool.description) + estimate_tokens(schema)

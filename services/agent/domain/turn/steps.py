@@ -69,7 +69,20 @@ class Ended:
     usage: Usage | None = None
 
 
-Event: TypeAlias = Replied | Failed | Executed | OutOf | Again | Ended
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """The model is to be shown less than before, and then asked.
+
+    Attributes:
+        recorded: tokens that this cost and that are recorded already.
+        owed: and those that are not.
+    """
+
+    recorded: Usage = field(default_factory=Usage)
+    owed: Usage = field(default_factory=Usage)
+
+
+Event: TypeAlias = Replied | Failed | Executed | Condensed | OutOf | Again | Ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from services.agent.domain.access import sees
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.errors import unknown
 from services.agent.domain.ledger import ToolCallRecord
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message, Whole
 from services.agent.domain.models import (
     Agent,
@@ -65,6 +66,7 @@ class MemoryDatabase:
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     messages: dict[SessionId, list[Message]] = field(default_factory=dict)
     runs: dict[RunId, StoredRun] = field(default_factory=dict)
+    memories: dict[SessionId, Memory] = field(default_factory=dict)
     requests: dict[tuple[str, str, Kind, str], tuple[bytes, str]] = field(default_factory=dict)
 
     def agent(self, identity: Identity, agent_id: AgentId) -> Agent:
@@ -183,6 +185,25 @@ class MemoryDatabase:
         """Discard messages of a session."""
         said = self.messages[session_id]
         said[:] = [replace(each, discarded=True) if which(each) else each for each in said]
+
+    def put_summary(
+        self, session_id: SessionId, summary: Summary, *, revision: int
+    ) -> Memory | None:
+        """The memory with a summary that covers more turns; None where it changed meanwhile."""
+        memory = self.memories.get(session_id, Memory())
+        if memory.revision != revision or memory.after.turn >= summary.through_turn:
+            return None
+        changed = replace(memory, revision=revision + 1, summary=summary)
+        self.memories[session_id] = changed
+        return changed
+
+    def forget_summary(self, session_id: SessionId, *, from_turn: int) -> None:
+        """Drop the summary, if it covers a turn that is about to change, and any under way."""
+        memory = self.memories.get(session_id, Memory())
+        kept = memory.summary is not None and memory.summary.through_turn < from_turn
+        self.memories[session_id] = replace(
+            memory, revision=memory.revision + 1, summary=memory.summary if kept else None
+        )
 
     def line_up(self, session_id: SessionId) -> None:
         """Give the first unfinished run of a session a place in the queue, and no other."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState, outcome_of
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
@@ -68,6 +69,11 @@ class MemoryRunJournal:
             if whole is not None:
                 stored.wholes[call.step, call.place] = whole
         return messages
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        stored = self._working()
+        stored.run = replace(stored.run, usage=stored.run.usage + usage)
+        return self._db.put_summary(stored.run.session_id, summary, revision=revision)
 
     async def finish(
         self,

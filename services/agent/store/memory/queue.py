@@ -8,8 +8,9 @@ from services.agent.domain.access import sees
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.ledger import ToolCallState
+from services.agent.domain.memory.models import Memory
 from services.agent.domain.messages import Draft, Message, Role
-from services.agent.domain.models import Agent, MessageId, RunId
+from services.agent.domain.models import Agent, MessageId, RunId, Window
 from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import Parent, Run, RunState
 from services.agent.domain.sessions import title_of
@@ -44,7 +45,7 @@ class MemoryRunQueue:
             run=stored.run,
             agent=replace(agent, settings=stored.settings),
             identity=Identity(stored.run.tenant, stored.run.user_id),
-            history=self._history(stored.run, stored.settings.window.messages),
+            history=self._history(stored.run, stored.settings.window),
             turn=self._said(stored.run, stored.run.turn),
             started_calls=frozenset(
                 call.tool_call_id for call in stored.calls if call.state is ToolCallState.STARTED
@@ -152,8 +153,11 @@ class MemoryRunQueue:
             if self._db.runs[each.run_id].run.turn == turn and not each.discarded
         ]
 
-    def _history(self, run: Run, most: int) -> list[Message]:
+    def _history(self, run: Run, window: Window) -> list[Message]:
+        cleared = self._db.memories.get(run.session_id, Memory()).cleared_turn
         turns = [stored.run.turn for stored in self._db.runs_of(run.session_id)]
-        past = [each for turn in turns if turn < run.turn for each in self._said(run, turn)]
-        newest_first = past[::-1]
-        return [*bounded(newest_first, most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]
+        past = [
+            each for turn in turns if cleared < turn < run.turn for each in self._said(run, turn)
+        ]
+        most = window.messages_at_once
+        return [*bounded(past[::-1], most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]

@@ -23,7 +23,7 @@ class MemoryRecordings:
         turns = {each.run.id: each.run.turn for each in self._db.runs_of(run.session_id)}
         past = [m for m in said if turns[m.run_id] < run.turn and not m.discarded]
         past.sort(key=lambda message: (turns[message.run_id], message.sequence))
-        most = agent.settings.window.messages if agent else 0
+        most = agent.settings.window.messages_at_once if agent else 0
         history = [*bounded(past[::-1], most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]
         own = [m for m in said if m.run_id == run_id and (run.discarded or not m.discarded)]
         return Recording(run, agent, history, own)

@@ -92,6 +92,7 @@ class MemoryRunStore:
             run.session_id,
             lambda message: message.run_id == run.id and message.role is Role.SYSTEM,
         )
+        self._db.forget_summary(run.session_id, from_turn=run.turn)
         stored.run = _retried(run, calls=len(stored.calls) + run.sub_tool_calls)
         stored.crashes, stored.settings = 0, None
         self._db.line_up(run.session_id)

@@ -71,6 +71,7 @@ class MemorySessionStore:
         below = [self._delete(sub) for sub in subs]
         for run_id in runs:
             del self._db.runs[run_id]
+        self._db.memories.pop(session_id, None)
         del self._db.sessions[session_id]
         messages = len(self._db.messages.pop(session_id))
         return messages + sum(each[0] for each in below), len(runs) + sum(each[1] for each in below)

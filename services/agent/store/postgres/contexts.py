@@ -13,9 +13,9 @@ from asyncpg import Record
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.models import Agent, AgentId, ToolCallId, Window
+from services.agent.domain.models import Agent, AgentId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim
-from services.agent.store.codec import settings_from_json
+from services.agent.store.codec import settings_from_json, window_from_json
 from services.agent.store.postgres.rows import RUN, message_of, run_of
 from services.agent.store.postgres.together import Together
 from services.common.db import Pool, connection
@@ -48,6 +48,8 @@ SELECT * FROM (
             FROM (
                 SELECT * FROM chat_message
                 WHERE session_id = asked.session_id AND turn < asked.turn AND NOT discarded
+                  AND turn > coalesce((
+                    SELECT cleared_turn FROM chat_memory WHERE session_id = asked.session_id), 0)
                 ORDER BY turn DESC, sequence DESC LIMIT asked.most
             ) AS preceding
         ) AS counted
@@ -160,8 +162,7 @@ def _has_agent(held: Record) -> bool:
 
 
 def _most_messages(held: Record) -> int:
-    window = held["agent_settings"]["context_window"]
-    return Window(max_messages=window.get("max_messages")).messages
+    return window_from_json(held["agent_settings"]["context_window"]).messages_at_once
 
 
 def _agent_of(held: Record) -> Agent:

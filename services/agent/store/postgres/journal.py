@@ -9,6 +9,7 @@ from asyncpg import Record
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import outcome_of
+from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message, ToolCall
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
@@ -26,6 +27,7 @@ from services.agent.store.postgres.inserts import (
     Write,
     columns,
 )
+from services.agent.store.postgres.memories import PUT, memory_of, put_values
 from services.agent.store.postgres.together import Together
 from services.agent.store.postgres.usage import ADDED, HELD, SUBS_COUNTED, values
 from services.common.db import Pool, connection
@@ -124,6 +126,22 @@ WITH held AS MATERIALIZED (
       AND tool_call.call_id = result.call_id
 )
 SELECT * FROM written
+"""
+
+# What a summary cost is counted even if somebody else changed the memory meanwhile.
+_REMEMBER = f"""
+WITH spent ({HELD}) AS (
+    VALUES ($9::bigint, $10::bigint, $11::bigint, $12::bigint, $13::text, $14::bigint)
+), held AS (
+    UPDATE run SET {ADDED.replace("held.", "spent.")}
+    FROM spent
+    WHERE run.id = $7 AND run.epoch = $8 AND run.lease_until IS NOT NULL
+      AND run.cancel_reason IS NULL
+    RETURNING run.session_id
+), put AS (
+    {PUT}
+)
+SELECT put.* FROM held LEFT JOIN put ON put.session_id = held.session_id
 """
 
 
@@ -265,6 +283,14 @@ class PostgresRunJournal:
         answered = {draft.tool_call_id for draft in drafts}
         self._open = [call for call in self._open if call.id not in answered]
         return messages
+
+    async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
+        put, run = put_values(summary, revision), (self._run.id, self._epoch)
+        async with connection(self._writer.pool) as lent:
+            row = await lent.fetchrow(_REMEMBER, *put, *run, *values(usage))
+        if row is None:
+            raise FencedError
+        return memory_of(row)
 
     async def finish(
         self,

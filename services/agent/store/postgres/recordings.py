@@ -54,7 +54,7 @@ class PostgresRecordings:
                 raise unknown("run", run_id)
             run = run_of(row)
             agent = _agent_of(run, row)
-            most = agent.settings.window.messages if agent else 0
+            most = agent.settings.window.messages_at_once if agent else 0
             turn = (run.session_id, run.turn)
             history = await lent.fetch(_HISTORY, *turn, most, MAX_HISTORY_BYTES)
             said = await lent.fetch(_SAID, *turn, run.discarded)

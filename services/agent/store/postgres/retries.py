@@ -11,6 +11,7 @@ from services.agent.domain.models import RunId
 from services.agent.domain.run_models import Run, RunState
 from services.agent.store.postgres.ends import lock_session
 from services.agent.store.postgres.line import line_up
+from services.agent.store.postgres.memories import forget_summary
 from services.agent.store.postgres.rows import RUN, present, run_of
 from services.common.db import PooledConnection
 from services.common.identity import Identity
@@ -76,5 +77,6 @@ async def retry_run(lent: PooledConnection, identity: Identity, run_id: RunId, d
         raise AgentDeletedError.of(run.agent_id)
     depth.check(of_session=row["unfinished"], of_tenant=row["of_tenant"])
     retried = run_of(present(await lent.fetchrow(_RETRY, run_id)))
+    await forget_summary(lent, run.session_id, from_turn=run.turn)
     await line_up(lent, run.session_id)
     return retried

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from services.agent.domain.errors import SubSessionError, unknown
 from services.agent.domain.models import AgentId, Session, SessionId
 from services.agent.domain.stores import OWN_SESSIONS, Deleted, RequestKey, Which
+from services.agent.store.postgres.memories import delete_memories
 from services.agent.store.postgres.requests import remember
 from services.agent.store.postgres.rows import LAST_ID, present, session_of
 from services.common.db import Pool, PooledConnection, connection, transaction
@@ -137,6 +138,7 @@ class PostgresSessionStore:
             messages = await lent.fetchval(_DELETE_MESSAGES, ids, timeout=_DELETE_TIMEOUT)
             await lent.execute(_DELETE_CALLS, ids, timeout=_DELETE_TIMEOUT)
             runs = await lent.fetchval(_DELETE_RUNS, ids, timeout=_DELETE_TIMEOUT)
+            await delete_memories(lent, ids)
             time = present(await lent.fetchrow(_DELETE, ids, timeout=_DELETE_TIMEOUT))[0]
             return Deleted(messages, runs, time)
 

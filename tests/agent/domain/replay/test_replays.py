@@ -53,7 +53,7 @@ class Office:
     @property
     def loop(self) -> Loop:
         sources: list[ToolSource] = [RegisteredTools(Tools(self.tools)), KnowledgeTools(self.shelf)]
-        return Loop(Planner(Models(self.model), sources), clock=now)
+        return Loop(Planner(Models(self.model), sources), clock=now, memories=self.stores.memories)
 
     @property
     def replays(self) -> Replays:

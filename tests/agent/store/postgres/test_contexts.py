@@ -82,13 +82,13 @@ class TestContext:
 
         contexts = await read(stores, claims)
 
-        told = [
-            [each.text for each in context.history]
+        told = {
+            context.agent.settings.window.max_messages: [each.text for each in context.history]
             for context in contexts
             if isinstance(context, RunContext)
-        ]
+        }
         whole = [f"question {turn}" for turn in range(4)]
-        assert [whole[len(whole) - most :] for most in range(5)] == told
+        assert {most: whole[len(whole) - most :] for most in range(5)} == told
 
     async def test_what_is_too_large_to_be_read_with_others_is_whole_all_the_same(
         self, stores: Stores
