@@ -177,6 +177,8 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
     "calls are not noted": (journal.MemoryRunJournal, "start_tool_calls", not_noted, "I6"),
     "lapsed leases stay": (MemoryRunQueue, "_lapsed", lambda _: iter(()), "I9"),
     "tokens are not bounded": (Progress, "affords", lambda *_: True, "I8"),
+    "a call asks once more": (MemoryRunQueue, "_asked", lambda *_: None, "I6"),
+    "sub-agents go on alone": (ends, "_end_subs", lambda *_: None, "D9"),
     "nobody stops": (
         journal.MemoryRunJournal,
         "_working",

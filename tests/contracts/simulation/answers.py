@@ -19,6 +19,12 @@ from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.turn.tokens import estimate_message
 
+ASK = "ask_clerk"
+"""The tool that asks an agent, on all levels."""
+
+TASK = "task"
+"""What everything that an agent is asked begins with."""
+
 REPLIES = (
     "says",
     "looks",
@@ -26,6 +32,8 @@ REPLIES = (
     "does both",
     "asks for five",
     "asks again",
+    "asks an agent",
+    "asks two agents at once",
     "asks for an unknown tool",
     "breaks its arguments",
     "gives two calls one id",
@@ -59,6 +67,11 @@ class Answers:
                 reply = ModelReply(f"answer {self._next()}")
             case "says nothing":
                 reply = ModelReply("")
+            case "asks an agent":
+                reply = ModelReply("", tool_calls=(self._task(),))
+            case "asks two agents at once":
+                calls = (self._task(), self._call("look"), self._task())
+                reply = ModelReply("", tool_calls=calls)
             case _:
                 reply = ModelReply("", tool_calls=tuple(self._calls(name)))
         return _bounded(reply, request.options.max_output_tokens)
@@ -101,6 +114,10 @@ class Answers:
     def _call(self, tool: str, arguments: str = "") -> ToolCall:
         number = self._next()
         return ToolCall(ToolCallId(f"c{number}"), tool, arguments or f'{{"n": {number}}}')
+
+    def _task(self) -> ToolCall:
+        number = self._next()
+        return ToolCall(ToolCallId(f"c{number}"), ASK, f'{{"task": "{TASK} {number}"}}')
 
     def _next(self) -> int:
         self._count += 1

@@ -1,14 +1,15 @@
 """What must hold of all that is stored, whatever happened: I1 to I9."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.agent.domain.chat import ModelRequest
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import RunId, RunLimits, SessionId
-from services.agent.domain.run_models import Run, RunState
+from services.agent.domain.run_models import Run, RunState, Usage
+from tests.contracts.simulation.answers import TASK
 from tests.contracts.simulation.backends import Snapshot
 
 OPEN = {ToolCallState.PLANNED, ToolCallState.STARTED}
@@ -50,6 +51,7 @@ class History:
             if run.state.final and run.discarded:
                 assert all(message.discarded for message in said), "D11: rolled back, yet shown"
         _one_at_a_time(found)
+        _with_their_callers(found)
         self.last = found
 
     def check_drained(
@@ -64,6 +66,8 @@ class History:
             assert said[-1].text, "D10: an empty last word"
             assert not said[-1].tool_calls, "I5: a call at the end"
             _recorded(said, calls[run.id])
+            used = sum((sub.usage for sub in _subs_of(run, found)), Usage())
+            assert run.sub_usage == used, "I8: what sub-agents used is told otherwise"
 
     def begun(self, tool: str, key: str, *, once: bool) -> None:
         """A tool has its effect."""
@@ -79,7 +83,8 @@ class History:
             for run in self.last.runs.values()
             if run.discarded and run.state.final and run.id in self.accepted
         }
-        assert texts[-1] in self.accepted.values(), "I1: a question that nobody asked"
+        known = texts[-1] in self.accepted.values() or texts[-1].startswith(TASK)
+        assert known, "I1: a question that nobody asked"
         assert not discarded & set(texts[:-1]), "D11: rolled back, yet shown"
 
     def _accepted_once(self, found: Snapshot) -> None:
@@ -87,7 +92,7 @@ class History:
             message
             for said in found.messages.values()
             for message in said
-            if message.role is Role.USER
+            if message.role is Role.USER and found.runs[message.run_id].parent is None
         ]
         texts = Counter(message.text for message in questions)
         assert texts == Counter(self.accepted.values()), "I1: not each accepted message is there"
@@ -97,7 +102,7 @@ class History:
             assert self.accepted.get(run.id) == message.text, "I1: another run"
 
     def _within_limits(self, run: Run) -> None:
-        limits = run.bounds(self.limits[run.session_id])
+        limits = run.bounds(self.limits.get(run.session_id, RunLimits()))
         assert run.step_count <= limits.steps + run.attempt, "D10: too many steps"
         if limits.max_tokens is not None:
             assert run.usage.total <= limits.max_tokens, "I8: too many tokens"
@@ -172,6 +177,26 @@ def _one_at_a_time(found: Snapshot) -> None:
         if run.state is not RunState.IDLE and not run.state.final
     )
     assert all(count == 1 for count in busy.values()), "I7: two runs of a session at once"
+
+
+def _subs_of(run: Run, found: Snapshot) -> Iterator[Run]:
+    for each in found.runs.values():
+        if each.parent is not None and each.parent.run_id == run.id:
+            yield each
+
+
+def _with_their_callers(found: Snapshot) -> None:
+    calls = Counter[tuple[RunId, str]]()
+    for run in found.runs.values():
+        if run.parent is None:
+            continue
+        calls[run.parent.run_id, run.parent.call_key] += 1
+        caller = found.runs[run.parent.run_id]
+        assert (run.tenant, run.user_id) == (caller.tenant, caller.user_id), "X: for somebody else"
+        assert run.state.final or not caller.state.final, "D9: it goes on without its caller"
+        questions = [each for each in found.messages[run.session_id] if each.role is Role.USER]
+        assert len(questions) == 1, "I1: a sub-agent is asked twice"
+    assert all(count == 1 for count in calls.values()), "I6: a call has two runs"
 
 
 def _paired(request: ModelRequest) -> None:

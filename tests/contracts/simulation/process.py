@@ -25,12 +25,14 @@ from services.agent.domain.chat import (
 from services.agent.domain.errors import FencedError
 from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import RunId, ToolCallId
+from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
 from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
 from services.agent.domain.run_models import Offered, RunState, Usage
+from services.agent.domain.stores import AgentStore
 from services.agent.domain.sub_runs import Answered, Task
+from services.agent.domain.tools.agent_tools import AgentTools
 from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.function import object_schema
 from services.agent.domain.tools.registry import Tools
@@ -40,6 +42,7 @@ from services.agent.domain.turn.plan import Planner
 from services.agent.holding import WorkerLimits
 from services.agent.worker import Worker
 from services.common.errors import UnavailableError
+from services.common.identity import Identity
 from services.common.text import Json
 from tests.agent.hints import LocalHints
 from tests.agent.turns import Models, Shelf
@@ -54,6 +57,7 @@ RUNS_AT_ONCE = 2
 
 OPERATIONS = (
     "claim",
+    "ask",
     "context",
     "renew",
     "standing",
@@ -166,7 +170,10 @@ class Process:
     async def _live(self) -> None:
         tools = Tools([AskedTool(self, "look", idempotent=True), AskedTool(self, "send")])
         loop = Loop(
-            Planner(Models(AskedModel(self)), [RegisteredTools(tools), KnowledgeTools(Shelf())]),
+            Planner(
+                Models(AskedModel(self)),
+                [RegisteredTools(tools), KnowledgeTools(Shelf()), AgentTools(FoundAgents(self))],
+            ),
             self.world.clock,
             self.host.stores.memories,
             ToolBounds(seconds=TOOL_SECONDS, result_chars=200),
@@ -239,6 +246,25 @@ class Process:
     def _check_alive(self) -> None:
         if self._dead:
             raise asyncio.CancelledError
+
+
+class FoundAgents:
+    """Finds agents as the process reaches the database."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def named(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, Agent]:
+        agents = self._process.host.stores.agents
+        return await self._process.operate("named", lambda: _found(agents, identity, agent_ids))
+
+
+async def _found(
+    agents: AgentStore, identity: Identity, agent_ids: Sequence[AgentId]
+) -> Mapping[AgentId, Agent]:
+    return await agents.named(identity, agent_ids)
 
 
 class AskedModel:

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from services.agent.domain.chat import ModelRequest, ToolContext
 from services.agent.domain.messages import Message
-from services.agent.domain.models import AgentSettings, RunId, RunLimits, SessionId
+from services.agent.domain.models import AgentId, AgentSettings, RunId, RunLimits, SessionId
 from services.agent.domain.run_models import Run, WhenBusy
 from services.agent.domain.runs import Runs
 from services.agent.domain.stores import RequestKey
@@ -51,10 +51,18 @@ class World:
 
     def session(self, limits: RunLimits) -> SessionId:
         """A new session, with an agent of its own."""
-        settings = AgentSettings("Helper", tools=("look", "send"), limits=limits)
+        below = self._clerk(self._clerk())
+        settings = AgentSettings(
+            "Helper", tools=("look", "send"), limits=limits, agent_ids=(below,)
+        )
         session = self._client.loop.do(self._client.stores.session(ALICE, settings))
         self.history.limits[session.id] = limits
         return session.id
+
+    def _clerk(self, *below: AgentId) -> AgentId:
+        """An agent that others ask, and that may ask these."""
+        settings = AgentSettings("Clerk", tools=("look", "send"), agent_ids=below)
+        return self._client.loop.do(self._client.stores.agents.create(ALICE, settings)).id
 
     def start(self, session_id: SessionId, text: str, when_busy: WhenBusy) -> tuple[Run, Message]:
         """Accept a message; the same text is the same request."""

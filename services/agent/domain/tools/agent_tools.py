@@ -1,12 +1,24 @@
 """The other agents that an agent may ask, as a source of tools."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from services.agent.domain.chat import RunContext
-from services.agent.domain.stores import AgentStore
+from services.agent.domain.models import Agent, AgentId
 from services.agent.domain.sub_runs import MAX_DEPTH
 from services.agent.domain.tools.ask_agent import AskAgentTool, tool_names
 from services.agent.domain.tools.sources import Supply
+from services.common.identity import Identity
+
+
+class AgentLookup(Protocol):
+    """Finds agents; a `stores.AgentStore` does."""
+
+    async def named(
+        self, identity: Identity, agent_ids: Sequence[AgentId]
+    ) -> Mapping[AgentId, Agent]:
+        """Those of the named agents that the user sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +32,7 @@ class AgentTools:
         agents: keeps them.
     """
 
-    agents: AgentStore
+    agents: AgentLookup
 
     async def supply(self, context: RunContext) -> Supply:
         """The tools.
