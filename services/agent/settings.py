@@ -32,6 +32,7 @@ class AgentServiceSettings(BusSettings):
     knowledge_address: Target = "127.0.0.1:8052"
     models_file: Path | None = Field(default=None, validation_alias="CHATMIND_MODELS_FILE")
     sql_file: Path | None = Field(default=None, validation_alias="CHATMIND_SQL_FILE")
+    mcp_file: Path | None = Field(default=None, validation_alias="CHATMIND_MCP_FILE")
     queue_limit: int = Field(default=20, ge=1, le=100)
     tenant_queue_limit: int = Field(default=1000, ge=1, le=100_000)
     heartbeat_seconds: Seconds = 15.0

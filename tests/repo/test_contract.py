@@ -14,7 +14,7 @@ from tests.repo.tree import ROOT, SERVICES, begun, modules, parse, told, write
 ENUM = "ErrorReason"
 PREFIX = "ERROR_REASON_"
 # A handful that the operator configures: read as a whole.
-UNPAGED = {"ListHooks", "ListModels", "ListTools"}
+UNPAGED = {"ListHooks", "ListMcpServers", "ListModels", "ListTools"}
 # Defines what others raise; or speaks to the operator before any client can call.
 SILENT = {"errors.py", "migrate.py"}
 

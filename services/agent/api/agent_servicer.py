@@ -5,11 +5,13 @@ from chatmind.agent.v1 import agent_service_pb2_grpc
 
 from services.agent.api.convert import agents as convert_agents
 from services.agent.api.convert import hooks as convert_hooks
+from services.agent.api.convert import mcp as convert_mcp
 from services.agent.api.convert import memories as convert_memories
 from services.agent.api.convert import sessions as convert_sessions
 from services.agent.api.convert.common import to_request_key
 from services.agent.domain.agents import Agents
 from services.agent.domain.hooks.registry import Hooks
+from services.agent.domain.mcp.access import McpAccess
 from services.agent.domain.memory.memories import Memories
 from services.agent.domain.models import AgentId, SessionId
 from services.agent.domain.ports import ModelRegistry, ToolRegistry
@@ -36,6 +38,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         tools: ToolRegistry,
         models: ModelRegistry,
         hooks: Hooks,
+        mcp: McpAccess,
         tokens: PageTokens,
     ) -> None:
         self._agents = agents
@@ -44,6 +47,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self._tools = tools
         self._models = models
         self._hooks = hooks
+        self._mcp = mcp
         self._tokens = tokens
 
     async def CreateAgent(
@@ -209,3 +213,21 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> pb.ListHooksResponse:
         """The hooks there are."""
         return pb.ListHooksResponse(hooks=convert_hooks.from_infos(self._hooks.list()))
+
+    async def ListMcpServers(
+        self, request: pb.ListMcpServersRequest, context: Context
+    ) -> pb.ListMcpServersResponse:
+        """The MCP servers there are."""
+        agent_id = AgentId(canonical_id(request.agent_id)) if request.agent_id else None
+        servers = await self._mcp.list(current_identity(), agent_id)
+        return pb.ListMcpServersResponse(mcp_servers=map(convert_mcp.from_server, servers))
+
+    async def ApproveMcpTools(
+        self, request: pb.ApproveMcpToolsRequest, context: Context
+    ) -> pb.ApproveMcpToolsResponse:
+        """The MCP server with what was approved."""
+        agent_id = AgentId(canonical_id(request.agent_id))
+        server = await self._mcp.approve(
+            current_identity(), agent_id, request.server, request.digests
+        )
+        return pb.ApproveMcpToolsResponse(mcp_server=convert_mcp.from_server(server))

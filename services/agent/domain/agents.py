@@ -1,8 +1,8 @@
 """Agents: what they may be made of is checked before they are kept."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from services.agent.domain import hints
 from services.agent.domain.callees import check_callees
@@ -12,7 +12,8 @@ from services.agent.domain.errors import (
     UnknownToolError,
 )
 from services.agent.domain.hooks.registry import Hooks
-from services.agent.domain.models import Agent, AgentId, AgentSettings
+from services.agent.domain.mcp.access import McpAccess
+from services.agent.domain.models import Agent, AgentId, AgentSettings, McpBinding
 from services.agent.domain.patch import patched, paths
 from services.agent.domain.ports import Knowledge, ModelRegistry, ToolRegistry
 from services.agent.domain.stores import AgentStore, RequestKey
@@ -33,6 +34,7 @@ class Agents:
         tools: ToolRegistry,
         knowledge: Knowledge,
         hooks: Hooks,
+        mcp: McpAccess,
         notifier: Notifier,
     ) -> None:
         self._store = store
@@ -40,6 +42,7 @@ class Agents:
         self._tools = tools
         self._knowledge = knowledge
         self._hooks = hooks
+        self._mcp = mcp
         self._notifier = notifier
 
     async def create(
@@ -50,6 +53,7 @@ class Agents:
         Raises:
             InvalidArgumentError: a setting cannot be; the field is named.
             KnowledgeUnavailableError: its bases cannot be checked now.
+            McpUnavailableError: one of its MCP servers cannot be looked at now.
             RequestIdReusedError: the request came before with other content.
         """
         if request is not None:
@@ -58,7 +62,9 @@ class Agents:
                 return first
         await self._check(identity, settings, paths())
         await check_callees(self._store, identity, settings.agent_ids)
-        return await self._store.create(identity, settings, request=request)
+        bindings = await self._mcp.bound(settings.mcp_servers)
+        kept = replace(settings, mcp_servers=bindings)
+        return await self._store.create(identity, kept, request=request)
 
     async def get(self, identity: Identity, agent_id: AgentId) -> Agent:
         """An agent that the user sees; NotFoundError where there is none."""
@@ -79,6 +85,7 @@ class Agents:
         Raises:
             InvalidArgumentError: a setting cannot be; the field is named.
             KnowledgeUnavailableError: its bases cannot be checked now.
+            McpUnavailableError: a newly named MCP server cannot be looked at now.
             NotFoundError: the user sees no such agent.
             PermissionDeniedError: the user sees it but may not change it.
         """
@@ -87,7 +94,16 @@ class Agents:
         await self._check(identity, new, changed)
         if "agent_ids" in changed:
             await check_callees(self._store, identity, new.agent_ids, caller=agent)
-        change = partial(patched, new=new, changed=changed)
+        bindings: tuple[McpBinding, ...] = ()
+        if "mcp_servers" in changed:
+            bindings = await self._mcp.bound(new.mcp_servers, agent.settings.mcp_servers)
+
+        def change(current: AgentSettings) -> AgentSettings:
+            kept = {each.server: each for each in current.mcp_servers}
+            # Consent that was given meanwhile stays.
+            now_bound = tuple(kept.get(each.server, each) for each in bindings)
+            return patched(current, replace(new, mcp_servers=now_bound), changed)
+
         updated = await self._store.update(identity, agent_id, change)
         self._notifier.notify(hints.STOPS)
         return updated

@@ -15,6 +15,7 @@ from services.common.errors import (
 )
 
 _QUEUE_RETRY_AFTER: Final = 2.0
+_MCP_RETRY_AFTER: Final = 5.0
 
 
 def unknown(resource: str, identifier: str) -> NotFoundError:
@@ -130,6 +131,66 @@ class SubSessionError(FailedPreconditionError):
             "This session belongs to the run of another agent: only that run goes on with it, "
             "and it is deleted with that run's session.",
             metadata={"session_id": session_id, "parent_run_id": parent_run_id},
+        )
+
+
+class UnknownMcpServerError(InvalidArgumentError):
+    """The operator has declared no MCP server of that name."""
+
+    reason = "UNKNOWN_MCP_SERVER"
+
+    @classmethod
+    def of(cls, field: str, server: str, *, known: Iterable[str]) -> "UnknownMcpServerError":
+        """The error for `server` in a field of a request."""
+        names = ", ".join(sorted(known)) or "none"
+        return cls(
+            f"{field}: no MCP server is named {server!r}; known: {names}",
+            metadata={"server": server, "known": names},
+            violations=[FieldViolation(field, f"must be one of: {names}")],
+        )
+
+
+class McpUnavailableError(UnavailableError):
+    """An MCP server does not answer, or not as it should."""
+
+    reason = "MCP_UNAVAILABLE"
+
+    @classmethod
+    def of(cls, server: str, why: str) -> "McpUnavailableError":
+        """The error that tells which one, and why."""
+        return cls(
+            f"The MCP server {server!r} is not available: {why}",
+            metadata={"server": server},
+            retry_after=_MCP_RETRY_AFTER,
+        )
+
+
+class McpServerNotBoundError(FailedPreconditionError):
+    """The agent has not been given that MCP server."""
+
+    reason = "MCP_SERVER_NOT_BOUND"
+
+    @classmethod
+    def of(cls, server: str) -> "McpServerNotBoundError":
+        """The error that names the server."""
+        return cls(
+            f"The agent may not use the MCP server {server!r}; name it in agent.mcp_servers first.",
+            metadata={"server": server},
+        )
+
+
+class McpToolChangedError(FailedPreconditionError):
+    """No tool of an MCP server has the digest that was seen."""
+
+    reason = "MCP_TOOL_CHANGED"
+
+    @classmethod
+    def of(cls, server: str, digest: str) -> "McpToolChangedError":
+        """The error that names the server and the digest."""
+        return cls(
+            f"No tool of the MCP server {server!r} that could be offered has the digest {digest}; "
+            "look at them again.",
+            metadata={"server": server, "digest": digest},
         )
 
 

@@ -192,6 +192,19 @@ class HookSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class McpBinding:
+    """An MCP server that an agent may use, with what was consented to.
+
+    Attributes:
+        server: the operator's name for it.
+        approved: digests of the tools that may be offered, by the server's own names for them.
+    """
+
+    server: str
+    approved: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What its owner decides about an agent.
 
@@ -209,6 +222,7 @@ class AgentSettings:
         visibility: who can see and talk to it.
         agent_ids: other agents that it may call as tools, with the sight of whoever talks to it.
         hooks: stand around each of its steps, each name once.
+        mcp_servers: MCP servers whose tools it may use, as far as they are approved.
     """
 
     display_name: str
@@ -224,6 +238,7 @@ class AgentSettings:
     visibility: Visibility = Visibility.PRIVATE
     agent_ids: tuple[AgentId, ...] = ()
     hooks: tuple[HookSetting, ...] = ()
+    mcp_servers: tuple[McpBinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

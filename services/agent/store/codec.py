@@ -13,6 +13,7 @@ from services.agent.domain.models import (
     DocumentId,
     HookSetting,
     KnowledgeBaseId,
+    McpBinding,
     ModelOptions,
     Retrieval,
     RunLimits,
@@ -84,12 +85,22 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         # Runs that an earlier release has taken have none.
         agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),
         hooks=tuple(HookSetting(**hook) for hook in value.get("hooks", ())),
+        mcp_servers=_bindings_from_json(value.get("mcp_servers", ())),
     )
 
 
 def hooks_to_json(hooks: Sequence[HookSetting]) -> list[JsonObject]:
     """An agent's hooks as JSON."""
     return [_present(asdict(hook)) for hook in hooks]
+
+
+def bindings_to_json(bindings: Sequence[McpBinding]) -> list[JsonObject]:
+    """MCP servers and what of them is approved, as JSON."""
+    return [{"server": each.server, "approved": dict(each.approved)} for each in bindings]
+
+
+def _bindings_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[McpBinding, ...]:
+    return tuple(McpBinding(each["server"], each["approved"]) for each in value)
 
 
 def calls_to_json(calls: Sequence[ToolCall]) -> list[JsonObject]:

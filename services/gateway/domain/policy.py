@@ -30,10 +30,12 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
             "ListTools",
             "ListModels",
             "ListHooks",
+            "ListMcpServers",
         ),
         Scope.WRITE: (
             "CreateAgent",
             "UpdateAgent",
+            "ApproveMcpTools",
             "DeleteAgent",
             "CreateSession",
             "UpdateSession",

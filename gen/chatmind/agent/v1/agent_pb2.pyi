@@ -71,6 +71,7 @@ class Agent(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     AGENT_IDS_FIELD_NUMBER: _builtins.int
     HOOKS_FIELD_NUMBER: _builtins.int
+    MCP_SERVERS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     display_name: _builtins.str
@@ -131,6 +132,12 @@ class Agent(_message.Message):
     def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentHook]:
         """hooks stand around each of its steps; each name at most once."""
 
+    @_builtins.property
+    def mcp_servers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """mcp_servers are names from ListMcpServers whose tools it may use. Naming one is consent to its tools as they are then;
+        those that change or come up later are not offered until ApproveMcpTools approves them.
+        """
+
     def __init__(
         self,
         *,
@@ -153,10 +160,11 @@ class Agent(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         agent_ids: _abc.Iterable[_builtins.str] | None = ...,
         hooks: _abc.Iterable[Global___AgentHook] | None = ...,
+        mcp_servers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits", "options", b"options", "retrieval", b"retrieval", "update_time", b"update_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "mcp_servers", b"mcp_servers", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,6 +6,7 @@ isort:skip_file
 from chatmind.agent.v1 import agent_pb2 as _agent_pb2
 from chatmind.agent.v1 import chat_memory_pb2 as _chat_memory_pb2
 from chatmind.agent.v1 import hook_pb2 as _hook_pb2
+from chatmind.agent.v1 import mcp_pb2 as _mcp_pb2
 from chatmind.agent.v1 import model_pb2 as _model_pb2
 from chatmind.agent.v1 import session_pb2 as _session_pb2
 from chatmind.agent.v1 import tool_pb2 as _tool_pb2
@@ -920,3 +921,105 @@ class ListHooksResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListHooksResponse: _TypeAlias = ListHooksResponse  # noqa: Y015
+
+@_typing.final
+class ListMcpServersRequest(_message.Message):
+    """ListMcpServersRequest asks for the MCP servers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """agent_id is the agent whose consent to each tool is told; empty tells none."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMcpServersRequest: _TypeAlias = ListMcpServersRequest  # noqa: Y015
+
+@_typing.final
+class ListMcpServersResponse(_message.Message):
+    """ListMcpServersResponse lists the MCP servers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MCP_SERVERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def mcp_servers(self) -> _containers.RepeatedCompositeFieldContainer[_mcp_pb2.McpServer]:
+        """mcp_servers are sorted by name."""
+
+    def __init__(
+        self,
+        *,
+        mcp_servers: _abc.Iterable[_mcp_pb2.McpServer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mcp_servers", b"mcp_servers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMcpServersResponse: _TypeAlias = ListMcpServersResponse  # noqa: Y015
+
+@_typing.final
+class ApproveMcpToolsRequest(_message.Message):
+    """ApproveMcpToolsRequest names the tools by what was seen of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """agent_id is the agent that may use them."""
+    server: _builtins.str
+    """server is the name of their server."""
+    @_builtins.property
+    def digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """digests are those of the tools, as ListMcpServers tells them; if one is no tool's any more, nothing is approved."""
+
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        server: _builtins.str = ...,
+        digests: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "digests", b"digests", "server", b"server"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApproveMcpToolsRequest: _TypeAlias = ApproveMcpToolsRequest  # noqa: Y015
+
+@_typing.final
+class ApproveMcpToolsResponse(_message.Message):
+    """ApproveMcpToolsResponse carries the server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MCP_SERVER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def mcp_server(self) -> _mcp_pb2.McpServer:
+        """mcp_server is how it is now, with the agent's consent."""
+
+    def __init__(
+        self,
+        *,
+        mcp_server: _mcp_pb2.McpServer | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mcp_server", b"mcp_server"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mcp_server", b"mcp_server"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApproveMcpToolsResponse: _TypeAlias = ApproveMcpToolsResponse  # noqa: Y015

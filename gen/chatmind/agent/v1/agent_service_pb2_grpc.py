@@ -121,6 +121,16 @@ class AgentServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.FromString,
                 _registered_method=True)
+        self.ListMcpServers = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/ListMcpServers',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersResponse.FromString,
+                _registered_method=True)
+        self.ApproveMcpTools = channel.unary_unary(
+                '/chatmind.agent.v1.AgentService/ApproveMcpTools',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -130,8 +140,8 @@ class AgentServiceServicer:
 
     def CreateAgent(self, request, context):
         """CreateAgent creates an agent.
-        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
-        ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE,
+        UNKNOWN_MCP_SERVER; ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE, MCP_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,6 +269,23 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMcpServers(self, request, context):
+        """ListMcpServers tells which MCP servers agents can be given, with their tools as they are now; there are few, so there
+        are no pages. It waits some seconds for those that are not connected yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApproveMcpTools(self, request, context):
+        """ApproveMcpTools lets an agent use tools that are new or have changed since it was given their server.
+        Errors include: FAILED_PRECONDITION with MCP_SERVER_NOT_BOUND, MCP_TOOL_CHANGED; PERMISSION_DENIED; UNAVAILABLE with
+        MCP_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -346,6 +373,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListHooks,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.SerializeToString,
+            ),
+            'ListMcpServers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMcpServers,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersResponse.SerializeToString,
+            ),
+            'ApproveMcpTools': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApproveMcpTools,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -809,6 +846,60 @@ class AgentService:
             '/chatmind.agent.v1.AgentService/ListHooks',
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListHooksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMcpServers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/ListMcpServers',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ListMcpServersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApproveMcpTools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.AgentService/ApproveMcpTools',
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_agent__service__pb2.ApproveMcpToolsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,8 +37,8 @@ class AgentServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AgentServiceAsyncStub: ...
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]
     """CreateAgent creates an agent.
-    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
-    ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE,
+    UNKNOWN_MCP_SERVER; ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE, MCP_UNAVAILABLE.
     """
     GetAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]
     """GetAgent returns one agent."""
@@ -88,6 +88,15 @@ class AgentServiceStub:
     """ListModels tells which models agents can use; there are few, so there are no pages."""
     ListHooks: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListHooksRequest, _agent_service_pb2.ListHooksResponse]
     """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
+    ListMcpServers: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListMcpServersRequest, _agent_service_pb2.ListMcpServersResponse]
+    """ListMcpServers tells which MCP servers agents can be given, with their tools as they are now; there are few, so there
+    are no pages. It waits some seconds for those that are not connected yet.
+    """
+    ApproveMcpTools: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ApproveMcpToolsRequest, _agent_service_pb2.ApproveMcpToolsResponse]
+    """ApproveMcpTools lets an agent use tools that are new or have changed since it was given their server.
+    Errors include: FAILED_PRECONDITION with MCP_SERVER_NOT_BOUND, MCP_TOOL_CHANGED; PERMISSION_DENIED; UNAVAILABLE with
+    MCP_UNAVAILABLE.
+    """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
@@ -98,8 +107,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """CreateAgent creates an agent.
-    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
-    ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+    Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE,
+    UNKNOWN_MCP_SERVER; ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE, MCP_UNAVAILABLE.
     """
     GetAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]  # type: ignore[assignment]
     """GetAgent returns one agent."""
@@ -149,6 +158,15 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """ListModels tells which models agents can use; there are few, so there are no pages."""
     ListHooks: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListHooksRequest, _agent_service_pb2.ListHooksResponse]  # type: ignore[assignment]
     """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
+    ListMcpServers: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListMcpServersRequest, _agent_service_pb2.ListMcpServersResponse]  # type: ignore[assignment]
+    """ListMcpServers tells which MCP servers agents can be given, with their tools as they are now; there are few, so there
+    are no pages. It waits some seconds for those that are not connected yet.
+    """
+    ApproveMcpTools: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ApproveMcpToolsRequest, _agent_service_pb2.ApproveMcpToolsResponse]  # type: ignore[assignment]
+    """ApproveMcpTools lets an agent use tools that are new or have changed since it was given their server.
+    Errors include: FAILED_PRECONDITION with MCP_SERVER_NOT_BOUND, MCP_TOOL_CHANGED; PERMISSION_DENIED; UNAVAILABLE with
+    MCP_UNAVAILABLE.
+    """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """AgentService keeps agents, their sessions and what was said.
@@ -162,8 +180,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.CreateAgentResponse, _abc.Awaitable[_agent_service_pb2.CreateAgentResponse]]:
         """CreateAgent creates an agent.
-        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE;
-        ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE.
+        Errors include: INVALID_ARGUMENT with UNKNOWN_MODEL, UNKNOWN_TOOL, UNKNOWN_KNOWLEDGE_BASE, UNKNOWN_AGENT, AGENT_CYCLE,
+        UNKNOWN_MCP_SERVER; ALREADY_EXISTS with REQUEST_ID_REUSED; UNAVAILABLE with KNOWLEDGE_UNAVAILABLE, MCP_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -309,5 +327,26 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.ListHooksResponse, _abc.Awaitable[_agent_service_pb2.ListHooksResponse]]:
         """ListHooks tells which hooks agents can be given; there are few, so there are no pages."""
+
+    @_abc_1.abstractmethod
+    def ListMcpServers(
+        self,
+        request: _agent_service_pb2.ListMcpServersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.ListMcpServersResponse, _abc.Awaitable[_agent_service_pb2.ListMcpServersResponse]]:
+        """ListMcpServers tells which MCP servers agents can be given, with their tools as they are now; there are few, so there
+        are no pages. It waits some seconds for those that are not connected yet.
+        """
+
+    @_abc_1.abstractmethod
+    def ApproveMcpTools(
+        self,
+        request: _agent_service_pb2.ApproveMcpToolsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.ApproveMcpToolsResponse, _abc.Awaitable[_agent_service_pb2.ApproveMcpToolsResponse]]:
+        """ApproveMcpTools lets an agent use tools that are new or have changed since it was given their server.
+        Errors include: FAILED_PRECONDITION with MCP_SERVER_NOT_BOUND, MCP_TOOL_CHANGED; PERMISSION_DENIED; UNAVAILABLE with
+        MCP_UNAVAILABLE.
+        """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -98,6 +98,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
     ERROR_REASON_COMPACTION_OFF: _ErrorReason.ValueType  # 40
     """ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
+    ERROR_REASON_UNKNOWN_MCP_SERVER: _ErrorReason.ValueType  # 60
+    """ERROR_REASON_UNKNOWN_MCP_SERVER: the operator has declared no MCP server of that name; metadata: server, known."""
+    ERROR_REASON_MCP_UNAVAILABLE: _ErrorReason.ValueType  # 61
+    """ERROR_REASON_MCP_UNAVAILABLE: an MCP server does not answer; metadata: server."""
+    ERROR_REASON_MCP_SERVER_NOT_BOUND: _ErrorReason.ValueType  # 62
+    """ERROR_REASON_MCP_SERVER_NOT_BOUND: the agent has not been given that MCP server; metadata: server."""
+    ERROR_REASON_MCP_TOOL_CHANGED: _ErrorReason.ValueType  # 63
+    """ERROR_REASON_MCP_TOOL_CHANGED: no tool of the MCP server has this digest now; metadata: server, digest."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -180,4 +188,12 @@ ERROR_REASON_CALL_LIMIT: ErrorReason.ValueType  # 52
 """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
 ERROR_REASON_COMPACTION_OFF: ErrorReason.ValueType  # 40
 """ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
+ERROR_REASON_UNKNOWN_MCP_SERVER: ErrorReason.ValueType  # 60
+"""ERROR_REASON_UNKNOWN_MCP_SERVER: the operator has declared no MCP server of that name; metadata: server, known."""
+ERROR_REASON_MCP_UNAVAILABLE: ErrorReason.ValueType  # 61
+"""ERROR_REASON_MCP_UNAVAILABLE: an MCP server does not answer; metadata: server."""
+ERROR_REASON_MCP_SERVER_NOT_BOUND: ErrorReason.ValueType  # 62
+"""ERROR_REASON_MCP_SERVER_NOT_BOUND: the agent has not been given that MCP server; metadata: server."""
+ERROR_REASON_MCP_TOOL_CHANGED: ErrorReason.ValueType  # 63
+"""ERROR_REASON_MCP_TOOL_CHANGED: no tool of the MCP server has this digest now; metadata: server, digest."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

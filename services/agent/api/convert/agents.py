@@ -23,6 +23,7 @@ from services.agent.domain.models import (
     AgentId,
     AgentSettings,
     KnowledgeBaseId,
+    McpBinding,
     ModelOptions,
     Retrieval,
     RunLimits,
@@ -92,6 +93,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         visibility=_VISIBILITIES[agent.visibility],
         agent_ids=tuple(AgentId(canonical_id(agent_id)) for agent_id in agent.agent_ids),
         hooks=to_hooks(agent.hooks),
+        mcp_servers=tuple(map(McpBinding, agent.mcp_servers)),
     )
 
 
@@ -138,6 +140,7 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
         create_time=from_time(value.create_time),
         update_time=from_time(value.update_time),
         agent_ids=kept.agent_ids,
+        mcp_servers=[binding.server for binding in kept.mcp_servers],
     )
 
 

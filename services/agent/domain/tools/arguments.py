@@ -3,18 +3,16 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 from typing import Final
 
-from jsonschema import Draft202012Validator
-
 from services.agent.domain.chat import ToolSpec
+from services.agent.domain.tools.checking import UncheckableError, violations
 from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
 from services.common.text import Json, clean, clean_json
 
 _MOST_VIOLATIONS: Final = 5
 _MOST_CHARS: Final = 300
-_MOST_VALIDATORS: Final = 256
 
 
 class ArgumentsError(Exception):
@@ -50,9 +48,9 @@ def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
     meant, names = mended_values(written, spec.input_schema)
     # Before the check: a NaN becomes null, which is no number.
     values = {clean(name): clean_json(value) for name, value in meant.items()}
-    if _violations(values, spec):
-        violations = _violations(written, spec) or _violations(values, spec)
-        raise ArgumentsError(f"the arguments do not fit: {violations}. {_wanted(spec)}")
+    if wrong := _violations(values, spec):
+        told = _violations(written, spec) or wrong
+        raise ArgumentsError(f"the arguments do not fit: {told}. {_wanted(spec)}")
     return Arguments(values, (*([""] if mended else []), *names))
 
 
@@ -84,31 +82,14 @@ def _unreadable(error: Exception) -> ArgumentsError:
     )
 
 
-class _Schema:
-    """A schema as itself: tools keep theirs, so that each is looked at once."""
-
-    def __init__(self, schema: Mapping[str, Json]) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Schema) and self.schema is other.schema
-
-
-@lru_cache(_MOST_VALIDATORS)
-def _validator(schema: _Schema) -> Draft202012Validator:
-    return Draft202012Validator(schema.schema)
-
-
 def _violations(arguments: object, spec: ToolSpec) -> str:
-    found = _validator(_Schema(spec.input_schema)).iter_errors(arguments)
-    told = [
-        f"{'.'.join(str(part) for part in error.absolute_path) or 'object'}: "
-        f"{_shortened(error.message)}"
-        for error, _ in zip(found, range(_MOST_VIOLATIONS), strict=False)
-    ]
+    told = list[str]()
+    try:
+        for error in islice(violations(arguments, spec.input_schema), _MOST_VIOLATIONS):
+            where = ".".join(str(part) for part in error.absolute_path) or "object"
+            told.append(f"{where}: {_shortened(error.message)}")
+    except UncheckableError as error:
+        told.append(f"object: cannot be checked: {error}")
     return "; ".join(told)
 
 
