@@ -18,6 +18,8 @@ from services.agent.api.run_servicer import RunServicer
 from services.agent.api.watch_calls import WatchCalls
 from services.agent.clients.extensions import Extensions, HookKind, load_hooks, load_tools
 from services.agent.clients.knowledge import IDEMPOTENT_METHODS, KnowledgeClient
+from services.agent.clients.mcp.file import load_mcp_servers
+from services.agent.clients.mcp.servers import open_mcp
 from services.agent.clients.model_access import ModelsFileError
 from services.agent.clients.model_http import ModelTimeouts
 from services.agent.clients.models import open_models
@@ -30,6 +32,9 @@ from services.agent.domain.hints import CHANNEL
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
 from services.agent.domain.memory.memories import Memories
+from services.agent.domain.mcp.access import McpAccess
+from services.agent.domain.mcp.ports import McpServers
+from services.agent.domain.mcp.source import McpTools
 from services.agent.domain.places import Places
 from services.agent.domain.ports import ModelRegistry, SqlDatabase, Tool
 from services.agent.domain.queue import RunQueue
@@ -99,6 +104,7 @@ class _Parts:
         models: by name.
         tools: by name.
         hooks: by name.
+        mcp: the MCP servers.
         places: of the worker, if there is one.
     """
 
@@ -109,6 +115,7 @@ class _Parts:
     models: ModelRegistry
     tools: Tools
     hooks: Hooks
+    mcp: McpServers
     places: Places
 
 
@@ -220,7 +227,10 @@ async def _parts(
     databases = await open_databases(load_databases(settings.sql_file, os.environ), pool)
     tools = extensions.with_tools([QueryKnowledge(knowledge), *_built_in(settings, databases)])
     hooks = extensions.with_hooks(SHIPPED, PostgresCallHistory(pool))
-    return _Parts(settings, pool, bus, knowledge, registry, tools, hooks, places)
+    declared = load_mcp_servers(settings.mcp_file, os.environ)
+    taken = {spec.name for spec in tools.list()}
+    mcp = await stack.enter_async_context(open_mcp(declared, taken=taken))
+    return _Parts(settings, pool, bus, knowledge, registry, tools, hooks, mcp, places)
 
 
 def _extensions(
@@ -270,6 +280,7 @@ async def _register(
         tools=parts.tools,
         models=parts.models,
         hooks=parts.hooks,
+        mcp=_mcp(parts),
         tokens=tokens,
     )
     run_service = RunServicer(
@@ -293,8 +304,13 @@ def _agents(parts: _Parts) -> Agents:
         tools=parts.tools,
         knowledge=parts.knowledge,
         hooks=parts.hooks,
+        mcp=_mcp(parts),
         notifier=parts.bus.notifier,
     )
+
+
+def _mcp(parts: _Parts) -> McpAccess:
+    return McpAccess(parts.mcp, PostgresAgentStore(parts.pool, new_id=new_id))
 
 
 def _replays(parts: _Parts) -> Replays:
@@ -316,6 +332,7 @@ def _loop(parts: _Parts) -> Loop:
                 KnowledgeTools(parts.knowledge),
                 AgentTools(PostgresAgentStore(parts.pool, new_id=new_id)),
                 Continuations(PostgresCutResults(parts.pool), bounds.result_chars),
+                McpTools(parts.mcp),
             ],
             parts.hooks,
         ),

@@ -327,6 +327,9 @@ BY_ID: dict[str, Callable[[Ids], Any]] = {
     "CancelRun": lambda ids: run_service_pb2.CancelRunRequest(run_id=ids.run_id),
     "RetryRun": lambda ids: run_service_pb2.RetryRunRequest(run_id=ids.run_id),
     "ReplayRun": lambda ids: run_service_pb2.ReplayRunRequest(run_id=ids.run_id),
+    "ApproveMcpTools": lambda ids: agent_service_pb2.ApproveMcpToolsRequest(
+        agent_id=ids.agent_id, server="files", digests=["0" * 64]
+    ),
     "ListToolCalls": lambda ids: run_service_pb2.ListToolCallsRequest(run_id=ids.run_id),
     "WatchSession": lambda ids: run_service_pb2.WatchSessionRequest(
         session_id=ids.session_id, after_sequence=0
@@ -342,6 +345,7 @@ WITHOUT_ID = {
     "ListTools": agent_service_pb2.ListToolsRequest(),
     "ListHooks": agent_service_pb2.ListHooksRequest(),
     "ListModels": agent_service_pb2.ListModelsRequest(),
+    "ListMcpServers": agent_service_pb2.ListMcpServersRequest(),
 }
 # What case 42 calls them.
 CASE_METHODS = {

@@ -14,6 +14,7 @@ from services.agent.domain.models import (
     AgentSettings,
     HookSetting,
     KnowledgeBaseId,
+    McpBinding,
     ModelOptions,
     Retrieval,
     RunId,
@@ -62,6 +63,7 @@ FULL = AgentSettings(
         HookSetting("logging"),
         HookSetting("mask", -1, {"kinds": ["email"], "deep": {"a": 1.5}}),
     ),
+    mcp_servers=(McpBinding("files", {"read file": "0" * 64}), McpBinding("web")),
 )
 
 

@@ -1,19 +1,32 @@
 """AgentService over real gRPC and PostgreSQL."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from chatmind.agent.v1 import agent_pb2, hook_pb2, model_pb2, session_pb2, tool_pb2
+from chatmind.agent.v1 import (
+    agent_pb2,
+    hook_pb2,
+    mcp_pb2,
+    model_pb2,
+    run_pb2,
+    session_pb2,
+    tool_pb2,
+)
 from chatmind.agent.v1 import agent_service_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
+from services.agent.clients.mcp import connection as mcp_connection
 from services.common.ids import new_id
-from tests.agent.running import ADMIN, BOB, RunningAgent
-from tests.agent.scripted_model import says
+from tests.agent.fake_mcp import FakeHttp, fake_http
+from tests.agent.running import ADMIN, BOB, Caller, RunningAgent, running
+from tests.agent.scripted_model import calls, says
 
 MIB = 1024 * 1024
 
@@ -94,6 +107,8 @@ class TestCreateAgent:
                 "agent.knowledge_base_ids[0]",
             ),
             ({"agent_ids": [new_id()]}, "UNKNOWN_AGENT", "agent.agent_ids[0]"),
+            ({"mcp_servers": ["nope"]}, "UNKNOWN_MCP_SERVER", "agent.mcp_servers[0]"),
+            ({"mcp_servers": ["x" * 33]}, "INVALID_FIELD", "agent.mcp_servers[0]"),
             ({"agent_ids": ["x"]}, "INVALID_FIELD", "agent.agent_ids[0]"),
             ({"agent_ids": [new_id() for _ in range(17)]}, "INVALID_FIELD", "agent.agent_ids"),
             (
@@ -507,3 +522,153 @@ class TestRegistries:
     async def servers(self, service: RunningAgent) -> list[model_pb2.Model.Endpoint]:
         answer = await service.alice.call("ListModels", pb.ListModelsRequest())
         return list(answer.models[1].endpoints)
+
+
+CONSENT = mcp_pb2.McpTool
+
+
+@pytest.fixture
+async def served(tmp_path: Path, empty_tables: str) -> AsyncIterator[tuple[RunningAgent, FakeHttp]]:
+    """A service with an MCP server over HTTP, of which one tool is declared to be harmless."""
+    async with fake_http("2026-07-28") as fake:
+        path = tmp_path / "mcp.toml"
+        path.write_text(f'[servers.fake]\nurl = "{fake.url}"\nread_only = ["echo"]')
+        async with running(tmp_path, empty_tables, CHATMIND_MCP_FILE=path) as service:
+            yield service, fake
+
+
+class TestMcp:
+    """Tools of an MCP server, from its declaration to a run."""
+
+    async def test_servers_are_told_with_their_tools(
+        self, served: tuple[RunningAgent, FakeHttp]
+    ) -> None:
+        (server,) = await servers(served[0].alice)
+
+        assert (server.name, server.transport) == ("fake", mcp_pb2.McpServer.TRANSPORT_HTTP)
+        assert server.state == mcp_pb2.McpServer.STATE_CONNECTED
+        assert server.protocol_version == "2026-07-28"
+        tools = {tool.original_name: tool for tool in server.tools}
+        assert tools["echo"].name == "fake_echo"
+        assert tools["echo"].read_only
+        assert not tools["write_note"].read_only
+        assert MessageToDict(tools["echo"].input_schema)["required"] == ["text"]
+        assert tools["metadata"].consent == CONSENT.CONSENT_REFUSED
+        assert "nothing is ever fetched" in tools["metadata"].refusal
+        assert {tool.consent for name, tool in tools.items() if name != "metadata"} == {0}
+
+    async def test_a_run_calls_them_and_its_record_says_so(
+        self, served: tuple[RunningAgent, FakeHttp]
+    ) -> None:
+        service, fake = served
+        alice = service.alice
+        agent = await alice.create_agent(mcp_servers=["fake"])
+        service.model.script(calls(("c1", "fake_echo", '{"text": "hi"}')), says("Done."))
+
+        session = await alice.create_session(agent.id)
+        run = await alice.ended((await alice.say(session.id)).id)
+
+        assert list(agent.mcp_servers) == ["fake"]
+        assert run.state == run_pb2.Run.STATE_FINISHED
+        assert "fake_echo" in run.offered.tools
+        assert "fake_metadata" not in run.offered.tools
+        (told,) = [m for m in await alice.messages(session.id) if m.tool_call_id]
+        assert 'echo: {"text": "hi"}' in told.text
+        assert fake.fake.calls == ["echo"]
+
+    async def test_arguments_are_checked_before_the_server_hears_of_them(
+        self, served: tuple[RunningAgent, FakeHttp]
+    ) -> None:
+        service, fake = served
+        alice = service.alice
+        agent = await alice.create_agent(mcp_servers=["fake"])
+        service.model.script(calls(("c1", "fake_echo", "{}")), says("Done."))
+
+        session = await alice.create_session(agent.id)
+        await alice.ended((await alice.say(session.id)).id)
+
+        (told,) = [m for m in await alice.messages(session.id) if m.tool_call_id]
+        assert "'text' is a required property" in told.text
+        assert fake.fake.calls == []
+
+    async def test_a_pulled_rug_is_offered_only_after_it_is_approved(
+        self, served: tuple[RunningAgent, FakeHttp], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(mcp_connection, "FRESH_SECONDS", 0.0)
+        service, fake = served
+        alice = service.alice
+        agent = await alice.create_agent(mcp_servers=["fake"])
+        fake.fake.pull()
+
+        (before,) = await servers(alice, agent.id)
+        consents = {tool.original_name: tool.consent for tool in before.tools}
+        assert before.bound
+        assert consents["echo"] == CONSENT.CONSENT_CHANGED
+        assert consents["extra"] == CONSENT.CONSENT_NEW
+        assert consents["write_note"] == CONSENT.CONSENT_APPROVED
+        assert {"fake_echo", "fake_extra"}.isdisjoint(await self.offered(service, agent.id))
+
+        digests = [t.digest for t in before.tools if t.original_name in {"echo", "extra"}]
+        approve = pb.ApproveMcpToolsRequest(agent_id=agent.id, server="fake", digests=digests)
+        after = (await alice.call("ApproveMcpTools", approve)).mcp_server
+        refused = [t.name for t in after.tools if t.consent != CONSENT.CONSENT_APPROVED]
+        assert refused == ["fake_metadata"]
+        assert {"fake_echo", "fake_extra"} <= await self.offered(service, agent.id)
+
+        fake.fake.tools = [{**fake.fake.tools[0], "description": "Again."}]
+        again = await alice.failure("ApproveMcpTools", approve)
+        assert (again.code, again.reason) == (StatusCode.FAILED_PRECONDITION, "MCP_TOOL_CHANGED")
+
+    async def offered(self, service: RunningAgent, agent_id: str) -> set[str]:
+        service.model.script(says("Hello."))
+        session = await service.alice.create_session(agent_id)
+        run = await service.alice.ended((await service.alice.say(session.id)).id)
+        return {*run.offered.tools}
+
+    async def test_a_server_that_is_down_stops_no_run_but_cannot_be_bound(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        path = tmp_path / "mcp.toml"
+        path.write_text('[servers.dead]\nurl = "http://127.0.0.1:9/mcp"')
+        async with running(tmp_path, empty_tables, CHATMIND_MCP_FILE=path) as service:
+            (server,) = await servers(service.alice)
+            assert server.state == mcp_pb2.McpServer.STATE_UNAVAILABLE
+            assert "cannot be reached" in server.error
+            create = pb.CreateAgentRequest(agent=agent_of(mcp_servers=["dead"]))
+            failure = await service.alice.failure("CreateAgent", create)
+
+        assert (failure.code, failure.reason) == (StatusCode.UNAVAILABLE, "MCP_UNAVAILABLE")
+
+    async def test_a_server_that_dies_costs_a_run_its_tools_and_nothing_else(
+        self, served: tuple[RunningAgent, FakeHttp]
+    ) -> None:
+        service, _ = served
+        alice = service.alice
+        agent = await alice.create_agent(mcp_servers=["fake"])
+        service.model.script(calls(("c1", "fake_die", "{}")), says("It broke."))
+
+        session = await alice.create_session(agent.id)
+        run = await alice.ended((await alice.say(session.id)).id)
+
+        assert run.state == run_pb2.Run.STATE_FINISHED
+        (told,) = [m for m in await alice.messages(session.id) if m.tool_call_id]
+        assert "the connection to it broke off" in told.text
+
+    async def test_naming_a_bound_server_again_is_no_new_consent(
+        self, served: tuple[RunningAgent, FakeHttp], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(mcp_connection, "FRESH_SECONDS", 0.0)
+        service, fake = served
+        agent = await service.alice.create_agent(mcp_servers=["fake"])
+        fake.fake.pull()
+
+        await service.alice.call("UpdateAgent", update(agent, "mcp_servers"))
+
+        (server,) = await servers(service.alice, agent.id)
+        consents = {tool.original_name: tool.consent for tool in server.tools}
+        assert consents["echo"] == CONSENT.CONSENT_CHANGED
+
+
+async def servers(caller: Caller, agent_id: str = "") -> list[mcp_pb2.McpServer]:
+    answer = await caller.call("ListMcpServers", pb.ListMcpServersRequest(agent_id=agent_id))
+    return list(answer.mcp_servers)

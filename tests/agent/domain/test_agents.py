@@ -3,6 +3,7 @@ from datetime import timedelta
 
 import pytest
 
+from services.agent.clients.mcp.servers import Servers
 from services.agent.clients.models import Models
 from services.agent.clients.offline_model import OfflineModel
 from services.agent.domain import hints
@@ -17,6 +18,7 @@ from services.agent.domain.errors import (
 )
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
+from services.agent.domain.mcp.access import McpAccess
 from services.agent.domain.models import AgentSettings, HookSetting, KnowledgeBaseId, RunLimits
 from services.agent.domain.patch import paths
 from services.agent.domain.stores import RequestKey
@@ -70,12 +72,14 @@ def notified() -> LocalHints:
 
 @pytest.fixture
 def agents(knowledge: OneBase, notified: LocalHints) -> Agents:
+    store = memory_stores().agents
     return Agents(
-        memory_stores().agents,
+        store,
         models=Models([OfflineModel(default=True)]),
         tools=Tools([current_time_tool(now)]),
         knowledge=knowledge,
         hooks=Hooks(SHIPPED),
+        mcp=McpAccess(Servers((), {}), store),
         notifier=notified,
     )
 

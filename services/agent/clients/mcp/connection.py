@@ -61,10 +61,12 @@ class Connection:
 
     Attributes:
         over: set once it stands no more, or is to be given up.
+        forgotten: the server no longer knows it, which is no fault of the server's.
     """
 
     def __init__(self, settings: McpServerSettings, taken: Container[str]) -> None:
         self.over = asyncio.Event()
+        self.forgotten = False
         self._settings = settings
         self._taken = taken
         self._client: Client | None = None
@@ -148,6 +150,7 @@ class Connection:
     def _failure(self, error: MCPError) -> Exception:
         name, code = self._settings.declaration.name, error.error.code
         if code == INVALID_REQUEST and error.error.message == "Session terminated":
+            self.forgotten = True
             self.over.set()
             return SessionEndedError()
         if code == CONNECTION_CLOSED and error.error.message == "Connection closed":

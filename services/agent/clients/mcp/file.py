@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import ErrorDetails
 
 from services.agent.domain.mcp.models import McpDeclaration, McpTransport
+from services.common.errors import StartupError
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
@@ -50,8 +51,8 @@ _OWN_HEADERS: Final = {
 }
 
 
-class McpFileError(Exception):
-    """What is wrong with the configuration of MCP servers: a line for each fault."""
+class McpFileError(StartupError):
+    """What is wrong with the configuration of MCP servers, as one line for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def load_mcp_servers(
         for fault in _faults(server, environ)
     ]
     if faults:
-        raise McpFileError("\n".join(faults))
+        raise McpFileError("; ".join(faults))
     return tuple(_settings(name, servers[name], environ) for name in sorted(servers))
 
 
@@ -154,7 +155,7 @@ def _read(path: Path) -> _File:
         raise McpFileError(f"{path}: is no TOML: {error}") from error
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        raise McpFileError("\n".join(_told(path, problem) for problem in problems)) from error
+        raise McpFileError("; ".join(_told(path, problem) for problem in problems)) from error
 
 
 def _told(path: Path, problem: ErrorDetails) -> str:

@@ -56,6 +56,7 @@ class Link:
         self._tasks = tasks
         self._taken = taken
         self._opening: asyncio.Future[Connection | McpUnavailableError] | None = None
+        self._holding: asyncio.Task[None] | None = None
         self._failures = 0
         self._not_before = 0.0
         self._last = McpUnavailableError.of(self._name, "it has not been asked yet")
@@ -103,36 +104,40 @@ class Link:
             if asyncio.get_running_loop().time() < self._not_before:
                 raise self._last
             opening = self._opening = asyncio.get_running_loop().create_future()
-            self._tasks.start(f"MCP server {self._name}", self._hold(opening))
+            self._holding = self._tasks.start(f"MCP server {self._name}", self._hold(opening))
         await asyncio.wait({opening}, timeout=PATIENCE)
         if not opening.done():
             raise McpUnavailableError.of(self._name, "it has not started yet")
         found = opening.result()
         if isinstance(found, McpUnavailableError):
             raise found
-        if found.over.is_set():
+        if not found.over.is_set():
+            return found
+        if self._holding is not None:
+            await asyncio.wait({self._holding}, timeout=PATIENCE)
+        if self._opening is opening:
             raise McpUnavailableError.of(self._name, "its connection is ending")
-        return found
+        return await self._connected()
 
     async def _hold(self, opening: asyncio.Future[Connection | McpUnavailableError]) -> None:
         """Open a connection, keep it until it ends, and say what became of it."""
-        begun = time.monotonic()
-        why = "its connection ended"
+        begun, why, blameless = time.monotonic(), "its connection ended", False
         try:
             async with connected(self._settings, taken=self._taken) as connection:
                 opening.set_result(connection)
                 self._log.info("MCP server is connected")
                 await connection.hold()
+                blameless = connection.forgotten or time.monotonic() - begun >= STEADY
         except Exception as error:  # noqa: BLE001 - a server may fail in any way; no run ends by it
             why = _why(error)
-        self._ended(why, lasted=time.monotonic() - begun)
+        self._ended(why, blameless=blameless)
         if not opening.done():
             opening.set_result(self._last)
 
-    def _ended(self, why: str, *, lasted: float) -> None:
-        steady = self._opening is not None and self._opening.done() and lasted >= STEADY
-        self._failures = 0 if steady else self._failures + 1
-        pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE) if not steady else 0.0
+    def _ended(self, why: str, *, blameless: bool) -> None:
+        self._failures = 0 if blameless else self._failures + 1
+        longer = FIRST_PAUSE * 2 ** min(self._failures - 1, 10)
+        pause = 0.0 if blameless else min(longer, LONGEST_PAUSE)
         self._not_before = asyncio.get_running_loop().time() + pause
         self._last = McpUnavailableError.of(self._name, why)
         self._opening = None

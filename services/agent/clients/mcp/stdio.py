@@ -41,6 +41,7 @@ END_GRACE: Final = 1.0
 
 _CHUNK = 64 * 1024
 _EDGE = 1024
+_BETWEEN_LOOKS = 0.1
 _MOST_LINE_BYTES = 500
 
 # The id of a message that is too long to read, by the members beside it: first, or last.
@@ -72,8 +73,6 @@ async def stdio_streams(
     Raises:
         OSError: the program cannot be started.
     """
-    read_writer, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, write_reader = anyio.create_memory_object_stream[SessionMessage](0)
     with tempfile.TemporaryDirectory(prefix="chatmind-mcp-", ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(
             settings.command,
@@ -85,9 +84,12 @@ async def stdio_streams(
             env={"HOME": folder, "LANG": "C.UTF-8", "TMPDIR": folder, **settings.environment},
             start_new_session=True,
         )
+        read_writer, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, write_reader = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with background_tasks() as tasks:
-                tasks.start(f"read {name}", _read(process, read_writer, ended))
+                reading = tasks.start(f"read {name}", _read(process, read_writer, ended))
+                tasks.start(f"watch {name}", _watch(process, reading))
                 tasks.start(f"write {name}", _write(process, write_reader))
                 tasks.start(f"log {name}", _log(process, name))
                 async with read_writer, read, write, write_reader:
@@ -111,6 +113,17 @@ async def _read(
     finally:
         ended()
         await to.aclose()
+
+
+async def _watch(process: Process, reading: asyncio.Task[None]) -> None:
+    """Stop reading once the program has ended, though what it started may hold its pipes open.
+
+    `Process.wait` would wait for those, too.
+    """
+    while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(_BETWEEN_LOOKS)
+    await asyncio.wait({reading}, timeout=_BETWEEN_LOOKS)
+    reading.cancel()
 
 
 async def _write(process: Process, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
