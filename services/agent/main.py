@@ -31,10 +31,10 @@ from services.agent.domain.agents import Agents
 from services.agent.domain.hints import CHANNEL
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
-from services.agent.domain.memory.memories import Memories
 from services.agent.domain.mcp.access import McpAccess
 from services.agent.domain.mcp.ports import McpServers
 from services.agent.domain.mcp.source import McpTools
+from services.agent.domain.memory.memories import Memories
 from services.agent.domain.places import Places
 from services.agent.domain.ports import ModelRegistry, SqlDatabase, Tool
 from services.agent.domain.queue import RunQueue
