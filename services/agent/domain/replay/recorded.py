@@ -164,8 +164,14 @@ class RecordedPlans:
 
 
 def _result(message: Draft) -> ToolResult:
-    error = message.metadata.get("error")
-    return ToolResult(message.text, message.citations, error if isinstance(error, str) else None)
+    error, calls = message.metadata.get("error"), message.metadata.get("tool_calls")
+    return ToolResult(
+        message.text,
+        message.citations,
+        error if isinstance(error, str) else None,
+        usage=_usage(message.metadata.get("usage")) or Usage(),
+        tool_calls=calls if isinstance(calls, int) else 0,
+    )
 
 
 class NoMemories:

@@ -28,6 +28,8 @@ def result(call: ToolCall, given: ToolResult) -> Draft:
     known: Mapping[str, Json] = {
         "error": given.error,
         "full_chars": given.whole.full_chars if given.whole else None,
+        "usage": _usage(given.usage) if given.usage != Usage() else None,
+        "tool_calls": given.tool_calls,
     }
     return Draft(
         Role.TOOL,

@@ -47,7 +47,7 @@ class MemoryScratch:
         await runs.start(identity, run.session_id, self._recording.messages[0].text)
         [claim] = await queue.claim(lease=_LEASE, most=1)
         context = await queue.context(claim)
-        begun = replace(context.run, before=run.before, attempt=run.attempt)
+        begun = replace(context.run, before=run.before, attempt=run.attempt, parent=run.parent)
         context = replace(context, run=begun, history=self._recording.history)
         return context, queue.journal(claim)
 

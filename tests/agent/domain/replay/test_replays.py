@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.agent.domain.chat import FinishReason, ModelReply
+from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
 from services.agent.domain.endings import CANCELLED, CRASH_LOOP
 from services.agent.domain.errors import (
     AgentDeletedError,
@@ -17,8 +17,10 @@ from services.agent.domain.errors import (
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import AgentSettings, RunLimits
 from services.agent.domain.ports import Tool
+from services.agent.domain.queue import Claim
 from services.agent.domain.replay.replays import Replays
-from services.agent.domain.run_models import Run, StopReason
+from services.agent.domain.run_models import Run, StopReason, Usage
+from services.agent.domain.sub_runs import Task
 from services.agent.domain.tools.registry import Tools
 from services.agent.domain.tools.sources import KnowledgeTools, RegisteredTools, ToolSource
 from services.agent.domain.turn.loop import Loop
@@ -36,7 +38,7 @@ from tests.agent.turns import (
     calls,
     says,
 )
-from tests.contracts.agent_stores import ALICE, BOB, Stores, memory_stores
+from tests.contracts.agent_stores import ALICE, BOB, LEASE, Stores, memory_stores
 
 SETTINGS = AgentSettings("Agent", tools=("look", "dig"))
 
@@ -125,6 +127,33 @@ class TestIdentical:
         assert (None, reason) == (replay.difference, replay.end)
         said = await office.stores.said(run)
         assert replay.compared_messages == len(said) - 1
+
+    async def test_what_sub_agents_used_counts_again(self, office: Office) -> None:
+        used = ToolResult("found", usage=Usage(900, 90), tool_calls=3)
+        office.tools[0] = PlainTool(gives=lambda _: used)
+        settings = replace(SETTINGS, limits=RunLimits(max_tokens=1000))
+        run = await office.run(calls(call("c1")), settings=settings)
+
+        replay = await office.replays.replay(ALICE, run.id)
+
+        assert run.stop_reason is StopReason.MAX_TOKENS
+        assert (replay.difference, replay.end) == (None, StopReason.MAX_TOKENS)
+
+    async def test_what_a_caller_had_left_bounds_a_sub_agent_again(self, office: Office) -> None:
+        await office.stores.started()
+        caller = await office.stores.claimed()
+        callee = await office.stores.agents.create(ALICE, SETTINGS)
+        task = Task(callee.id, "Where is it?", "k", RunLimits(max_tool_calls=1))
+        claim = await office.stores.queue.ask(caller, task, lease=LEASE)
+        assert isinstance(claim, Claim)
+        office.model = ScriptedModel(LOOKS, says("There."))
+        context = await office.stores.queue.context(claim)
+        await office.loop.run(context, office.stores.queue.journal(claim))
+        office.model = ScriptedModel()
+
+        replay = await office.replays.replay(ALICE, claim.run.id)
+
+        assert (replay.difference, replay.end) == (None, StopReason.MAX_TOOL_CALLS)
 
     async def test_nothing_is_called_and_nothing_stored(self, office: Office) -> None:
         run = await office.run(LOOKS, says("There."))
