@@ -1,5 +1,6 @@
 """`chatmind agent`: manages agents."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -19,6 +20,22 @@ app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=T
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
 
 _Visibility = agent_pb2.Visibility
+_Strategy = agent_pb2.Window.Strategy
+
+
+class Memory(StrEnum):
+    """What of a conversation an agent's model is shown."""
+
+    WINDOW = "window"
+    TOKEN_BUDGET = "token-budget"  # noqa: S105 - no password
+    COMPACTION = "compaction"
+
+    @property
+    def window(self) -> agent_pb2.Window:
+        """The window that this is."""
+        return agent_pb2.Window(strategy=_Strategy.Value(f"STRATEGY_{self.name}"))
+
+
 _ENDPOINT_STATES = {
     model_pb2.Model.Endpoint.STATE_HEALTHY: "healthy",
     model_pb2.Model.Endpoint.STATE_RESTING: "resting",
@@ -73,6 +90,9 @@ def create_agent(
         list[str] | None,
         typer.Option("--hook", help="A hook, as NAME or NAME=CONFIGURATION in JSON; repeatable."),
     ] = None,
+    memory: Annotated[
+        Memory, typer.Option(help="What of a conversation its model is shown.")
+    ] = Memory.WINDOW,
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
@@ -85,6 +105,7 @@ def create_agent(
         tools=tool or (),
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
+        window=memory.window,
         visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
     )
     request = agent_service_pb2.CreateAgentRequest(agent=new)
@@ -114,6 +135,9 @@ def update_agent(
         list[str] | None, typer.Option("--hook", help="A hook, in place of those so far.")
     ] = None,
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Take its hooks away.")] = False,
+    memory: Annotated[
+        Memory | None, typer.Option(help="What of a conversation its model is shown.")
+    ] = None,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
     if agent and no_agents:
@@ -127,6 +151,7 @@ def update_agent(
         model=model or "",
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
+        window=None if memory is None else memory.window,
     )
     given = {
         "display_name": new_name is not None,
@@ -135,6 +160,7 @@ def update_agent(
         "model": model is not None,
         "agent_ids": bool(agent) or no_agents,
         "hooks": bool(hook) or no_hooks,
+        "window.strategy": memory is not None,
     }
     mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
     if not mask.paths:

@@ -3,16 +3,17 @@
 from typing import Annotated
 
 import typer
-from chatmind.agent.v1 import agent_service_pb2, session_pb2
+from chatmind.agent.v1 import agent_service_pb2, chat_memory_pb2, session_pb2
 
 from cli.app import remote
-from cli.client import Gateway, listed
+from cli.client import CALL_SECONDS, Gateway, listed
 from cli.lookup import one_session
 from cli.output import Output, word
 
 app = typer.Typer(help="Sessions: conversations with agents.", no_args_is_help=True)
 
 _Role = session_pb2.Message.Role
+_COMPACT_SECONDS = 600.0
 
 
 @app.command("list")
@@ -49,6 +50,64 @@ def show_session(
     request = agent_service_pb2.ListMessagesRequest(session_id=one_session(gateway, session).id)
     for message in listed(gateway.agents.ListMessages, request, lambda page: page.messages):
         output.message(message, text=_readable(message))
+
+
+@app.command("memory")
+@remote
+def show_memory(
+    gateway: Gateway,
+    output: Output,
+    session: Annotated[str, typer.Argument(help="The session, by id.")],
+) -> None:
+    """Show what its agent's model would be shown of a session now, before the next question."""
+    request = agent_service_pb2.GetChatMemoryRequest(session_id=session)
+    memory = gateway.agents.GetChatMemory(request, timeout=CALL_SECONDS).memory
+    said = [_readable(message) for message in memory.messages]
+    about = f"about {memory.tokens} tokens"
+    output.message(memory, text="\n".join([*_summary(memory), *said, about]))
+
+
+@app.command("clear")
+@remote
+def clear_memory(
+    gateway: Gateway,
+    output: Output,
+    session: Annotated[str, typer.Argument(help="The session, by id.")],
+) -> None:
+    """Have the model forget what was said so far; all messages stay readable."""
+    request = agent_service_pb2.ClearChatMemoryRequest(session_id=session)
+    cleared = gateway.agents.ClearChatMemory(request, timeout=CALL_SECONDS)
+    through = cleared.cleared_through_sequence
+    output.message(cleared, text=f"forgotten through message {through} and its answer")
+
+
+@app.command("compact")
+@remote
+def compact_session(
+    gateway: Gateway,
+    output: Output,
+    session: Annotated[str, typer.Argument(help="The session, by id.")],
+) -> None:
+    """Summarise the older part of a session at once; all messages stay readable."""
+    request = agent_service_pb2.CompactSessionRequest(session_id=session)
+    done = gateway.agents.CompactSession(request, timeout=_COMPACT_SECONDS)
+    told = "nothing is old enough to be summarised"
+    if done.messages:
+        told = (
+            f"{done.messages} messages of about {done.tokens_before} tokens are a summary of "
+            f"{done.tokens_after} now:\n\n{done.summary.text}"
+        )
+    output.message(done, text=told)
+
+
+def _summary(memory: chat_memory_pb2.ChatMemory) -> list[str]:
+    if not memory.HasField("summary"):
+        return []
+    summary = memory.summary
+    head = f"summary of {summary.messages} messages, through {summary.through_sequence}"
+    texts = (f"first question: {summary.first_question}", summary.text)
+    lines = [f"    {line}" for text in texts for line in text.splitlines()]
+    return ["\n".join((head, *lines, ""))]
 
 
 def _readable(message: session_pb2.Message) -> str:

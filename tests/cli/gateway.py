@@ -16,6 +16,7 @@ from chatmind.agent.v1 import (
     agent_pb2,
     agent_service_pb2,
     agent_service_pb2_grpc,
+    chat_memory_pb2,
     hook_pb2,
     model_pb2,
     replay_pb2,
@@ -77,6 +78,8 @@ class State:
         replays: what comes of one, with the agent as "recorded" and as "current".
         sessions: all sessions there are.
         messages: of every session, oldest first.
+        memory: of every session.
+        compacted: what comes of a compaction.
         active_runs: of the session in turn, each time that it is looked up.
         send_errors: how the next messages are refused, each though it was sent.
         refuse: raises for the names of uploads that are refused.
@@ -101,6 +104,10 @@ class State:
     sessions: list[session_pb2.Session] = field(default_factory=list)
     messages: list[session_pb2.Message] = field(default_factory=list)
     active_runs: deque[str] = field(default_factory=deque)
+    memory: chat_memory_pb2.ChatMemory = field(default_factory=chat_memory_pb2.ChatMemory)
+    compacted: agent_service_pb2.CompactSessionResponse = field(
+        default_factory=agent_service_pb2.CompactSessionResponse
+    )
     last_sequence: int = 0
     sent: list[gateway_service_pb2.SendMessageRequest] = field(default_factory=list)
     send_errors: deque[ServiceError] = field(default_factory=deque)
@@ -240,6 +247,23 @@ class _Servicer:
         messages = self._state.messages[:: -1 if newest_first else 1]
         page, token = _page(messages, request)
         return agent_service_pb2.ListMessagesResponse(messages=page, next_page_token=token)
+
+    def GetChatMemory(self, request: Any, context: Any) -> Any:
+        self._own(request.session_id, context)
+        return agent_service_pb2.GetChatMemoryResponse(memory=self._state.memory)
+
+    def ClearChatMemory(self, request: Any, context: Any) -> Any:
+        self._own(request.session_id, context)
+        self._state.memory.Clear()
+        return agent_service_pb2.ClearChatMemoryResponse(cleared_through_sequence=7)
+
+    def CompactSession(self, request: Any, context: Any) -> Any:
+        self._own(request.session_id, context)
+        return self._state.compacted
+
+    def _own(self, session_id: str, context: Any) -> None:
+        if session_id != SESSION_ID:
+            _fail(context, NotFoundError("No such session."))
 
     # runs and messages
 

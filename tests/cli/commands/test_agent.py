@@ -179,3 +179,19 @@ class TestHooks:
         both = chatmind("agent", "update", "Guide", "--hook", "logging", "--no-hooks")
 
         assert both.stderr == "error: --hook and --no-hooks exclude each other\n"
+
+
+class TestMemory:
+    def test_it_is_set_and_changed_by_a_word(self, chatmind: Chatmind, state: State) -> None:
+        strategy = agent_pb2.Window.Strategy
+        chatmind("agent", "create", "Guide")
+        assert state.agents[0].window.strategy == strategy.STRATEGY_WINDOW
+
+        chatmind("agent", "create", "Other", "--memory", "compaction")
+        assert state.agents[1].window.strategy == strategy.STRATEGY_COMPACTION
+
+        chatmind("agent", "update", "Guide", "--memory", "token-budget")
+        assert state.agents[0].window.strategy == strategy.STRATEGY_TOKEN_BUDGET
+
+    def test_another_word_is_refused(self, chatmind: Chatmind) -> None:
+        assert chatmind("agent", "create", "Guide", "--memory", "all").exit_code == 2

@@ -67,3 +67,52 @@ class TestShow:
 
     def test_one_that_is_not_there_is_told(self, chatmind: Chatmind) -> None:
         assert chatmind("session", "show", RUN_ID).stderr == "error: No such session. (NOT_FOUND)\n"
+
+
+class TestMemory:
+    def test_the_summary_and_the_messages_are_shown(self, chatmind: Chatmind, state: State) -> None:
+        summary = state.memory.summary
+        summary.text, summary.first_question = "Notes.\nMore.", "Why?"
+        summary.messages, summary.through_sequence = 40, 39
+        state.memory.messages.append(Message(sequence=41, role=Message.ROLE_USER, text="And?"))
+        state.memory.messages[0].create_time.FromJsonString("2026-01-02T03:04:05Z")
+        state.memory.tokens = 90
+        shown = chatmind("session", "memory", SESSION_ID).stdout
+
+        assert shown.split("\n\n") == [
+            "summary of 40 messages, through 39\n    first question: Why?\n    Notes.\n    More.",
+            "41  user  2026-01-02T03:04:05Z\n    And?",
+            "about 90 tokens\n",
+        ]
+        scripted = json.loads(chatmind("session", "memory", SESSION_ID, "--json").stdout)
+        assert scripted["summary"]["first_question"] == "Why?"
+
+    def test_without_a_summary_there_are_messages_alone(self, chatmind: Chatmind) -> None:
+        assert chatmind("session", "memory", SESSION_ID).stdout == "about 0 tokens\n"
+
+    def test_one_that_is_not_there_is_told(self, chatmind: Chatmind) -> None:
+        for command in ("memory", "clear", "compact"):
+            told = chatmind("session", command, RUN_ID).stderr
+            assert told == "error: No such session. (NOT_FOUND)\n"
+
+
+class TestClear:
+    def test_it_tells_how_far(self, chatmind: Chatmind) -> None:
+        told = chatmind("session", "clear", SESSION_ID).stdout
+
+        assert told == "forgotten through message 7 and its answer\n"
+
+
+class TestCompact:
+    def test_what_was_summarised_is_told(self, chatmind: Chatmind, state: State) -> None:
+        done = state.compacted
+        done.messages, done.tokens_before, done.tokens_after = 40, 900, 20
+        done.summary.text = "Notes."
+        told = chatmind("session", "compact", SESSION_ID).stdout
+
+        assert told == ("40 messages of about 900 tokens are a summary of 20 now:\n\nNotes.\n")
+
+    def test_that_there_was_nothing_to_do_is_told(self, chatmind: Chatmind) -> None:
+        told = chatmind("session", "compact", SESSION_ID).stdout
+
+        assert told == "nothing is old enough to be summarised\n"
