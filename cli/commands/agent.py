@@ -93,6 +93,9 @@ def create_agent(
     memory: Annotated[
         Memory, typer.Option(help="What of a conversation its model is shown.")
     ] = Memory.WINDOW,
+    time_zone: Annotated[
+        str, typer.Option(help="Where its users are, such as Asia/Shanghai; empty means UTC.")
+    ] = "",
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
@@ -103,6 +106,7 @@ def create_agent(
         model=model,
         knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
         tools=tool or (),
+        time_zone=time_zone,
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
         window=memory.window,
@@ -126,6 +130,9 @@ def update_agent(
         str | None, typer.Option("--prompt", help="Its standing instruction.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model by name.")] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Where its users are; empty means UTC.")
+    ] = None,
     agent: Annotated[
         list[str] | None,
         typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
@@ -149,6 +156,7 @@ def update_agent(
         description=description or "",
         system_prompt=system_prompt or "",
         model=model or "",
+        time_zone=time_zone or "",
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
         window=None if memory is None else memory.window,
@@ -158,6 +166,7 @@ def update_agent(
         "description": description is not None,
         "system_prompt": system_prompt is not None,
         "model": model is not None,
+        "time_zone": time_zone is not None,
         "agent_ids": bool(agent) or no_agents,
         "hooks": bool(hook) or no_hooks,
         "window.strategy": memory is not None,

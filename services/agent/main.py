@@ -49,7 +49,12 @@ from services.agent.domain.tools.execute import ToolBounds
 from services.agent.domain.tools.fetch.tool import HttpFetch
 from services.agent.domain.tools.query_knowledge import QueryKnowledge
 from services.agent.domain.tools.registry import Tools
-from services.agent.domain.tools.sources import Continuations, KnowledgeTools, RegisteredTools
+from services.agent.domain.tools.sources import (
+    Calendar,
+    Continuations,
+    KnowledgeTools,
+    RegisteredTools,
+)
 from services.agent.domain.tools.sql.tool import QuerySql
 from services.agent.domain.turn.loop import Loop
 from services.agent.domain.turn.plan import Planner
@@ -333,6 +338,7 @@ def _loop(parts: _Parts) -> Loop:
                 AgentTools(PostgresAgentStore(parts.pool, new_id=new_id)),
                 Continuations(PostgresCutResults(parts.pool), bounds.result_chars),
                 McpTools(parts.mcp),
+                Calendar(),
             ],
             parts.hooks,
         ),

@@ -59,6 +59,7 @@ FULL = AgentSettings(
     window=Window(0, 1234, WindowStrategy.COMPACTION, 0.5, 7, 300),
     visibility=Visibility.TENANT,
     agent_ids=(AgentId(new_id()), AgentId(new_id())),
+    time_zone="Asia/Shanghai",
     hooks=(
         HookSetting("logging"),
         HookSetting("mask", -1, {"kinds": ["email"], "deep": {"a": 1.5}}),
@@ -226,7 +227,7 @@ class TestSessions:
             with pytest.raises(NotFoundError):
                 await stores.sessions.get(identity, session.id)
             with pytest.raises(NotFoundError):
-                await stores.sessions.rename(identity, session.id, "mine")
+                await stores.sessions.update(identity, session.id, title="mine")
             with pytest.raises(NotFoundError):
                 await stores.sessions.delete(identity, session.id)
             assert await stores.sessions.list(identity, Page()) == []
@@ -247,11 +248,31 @@ class TestSessions:
     async def test_another_title_is_kept(self, stores: Stores) -> None:
         session = await stores.session()
 
-        renamed = await stores.sessions.rename(ALICE, session.id, "Other")
+        renamed = await stores.sessions.update(ALICE, session.id, title="Other")
 
         assert renamed == await stores.sessions.get(ALICE, session.id)
         assert renamed.title == "Other"
         assert session.update_time < renamed.update_time
+
+    async def test_its_runs_are_told_where_the_user_is(self, stores: Stores) -> None:
+        """What the session says counts before what the agent says; neither needs to."""
+        settings = replace(PRIVATE, time_zone="Europe/Paris")
+        agent = await stores.agents.create(ALICE, settings)
+        opened = await stores.sessions.create(ALICE, agent.id, time_zone="Asia/Tokyo")
+        told = list[str]()
+        for zone in (None, "America/New_York", ""):
+            changed = await stores.sessions.update(ALICE, opened.id, time_zone=zone)
+            assert changed == await stores.sessions.get(ALICE, opened.id)
+            assert changed.title == ("Hello" if told else "")
+            await stores.runs.start(ALICE, opened.id, "Hello")
+            claim = await stores.claimed()
+            told.append((await stores.queue.context(claim)).time_zone)
+            await stores.queue.journal(claim).finish(ENDED)
+
+        assert (opened.time_zone, changed.time_zone) == ("Asia/Tokyo", "")
+        assert told == ["Asia/Tokyo", "America/New_York", "Europe/Paris"]
+        await stores.started()
+        assert (await stores.queue.context(await stores.claimed())).time_zone == "UTC"
 
     async def test_a_deleted_session_takes_messages_and_runs_along(self, stores: Stores) -> None:
         run = await stores.started()

@@ -104,6 +104,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             current_identity(),
             convert_sessions.to_agent_id(request.session),
             title=convert_sessions.to_title(request.session),
+            time_zone=convert_sessions.to_session_zone(request.session),
             request=to_request_key(request.request_id, request),
         )
         return pb.CreateSessionResponse(session=convert_sessions.from_session(session))
@@ -140,11 +141,16 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def UpdateSession(
         self, request: pb.UpdateSessionRequest, context: Context
     ) -> pb.UpdateSessionResponse:
-        """The session with its new title."""
-        session_id = SessionId(required_id(request.session.id, field="session.id"))
-        to_paths(request.update_mask, changeable=convert_sessions.CHANGEABLE)
-        title = convert_sessions.to_title(request.session)
-        session = await self._sessions.rename(current_identity(), session_id, title)
+        """The session as it is now."""
+        new = request.session
+        session_id = SessionId(required_id(new.id, field="session.id"))
+        named = to_paths(request.update_mask, changeable=convert_sessions.CHANGEABLE)
+        session = await self._sessions.update(
+            current_identity(),
+            session_id,
+            title=convert_sessions.to_title(new) if "title" in named else None,
+            time_zone=convert_sessions.to_session_zone(new) if "time_zone" in named else None,
+        )
         return pb.UpdateSessionResponse(session=convert_sessions.from_session(session))
 
     async def DeleteSession(

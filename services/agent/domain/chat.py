@@ -18,6 +18,7 @@ from services.agent.domain.models import (
 from services.agent.domain.prices import Prices
 from services.agent.domain.run_models import Run, RunError, RunState, StopReason, Usage
 from services.agent.domain.sub_runs import AskAgent
+from services.agent.domain.zones import DEFAULT_ZONE
 from services.common.identity import Identity
 from services.common.text import Json
 
@@ -233,6 +234,7 @@ class ToolContext:
         run_id: the run that calls it.
         call_key: the same for every attempt at this very call, for tools that can deduplicate.
         next_label: the number of the first citation label that is free in this run, from 1.
+        time_zone: where the user is, by an IANA name.
         ask: asks other agents; None where nobody can be asked.
         left: what of the run's limits is left for the call, if it asks one.
     """
@@ -243,6 +245,7 @@ class ToolContext:
     run_id: RunId
     call_key: str
     next_label: int
+    time_zone: str = DEFAULT_ZONE
     ask: AskAgent | None = None
     left: RunLimits = field(default_factory=RunLimits)
 
@@ -288,6 +291,7 @@ class RunContext:
             may not have had its effect.
         elapsed: how long ago the run was first taken, by the store's clock.
         ask: asks other agents on behalf of the run; None where nobody can be asked.
+        session_time_zone: what the session says of where its user is; may be empty.
     """
 
     run: Run
@@ -298,6 +302,12 @@ class RunContext:
     started_calls: frozenset[ToolCallId] = field(default_factory=frozenset)
     elapsed: timedelta = timedelta()
     ask: AskAgent | None = None
+    session_time_zone: str = ""
+
+    @property
+    def time_zone(self) -> str:
+        """Where the user is, by an IANA name: as the session says, or else the agent."""
+        return self.session_time_zone or self.agent.settings.time_zone or DEFAULT_ZONE
 
 
 @dataclass(frozen=True, slots=True)

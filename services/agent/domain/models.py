@@ -221,6 +221,7 @@ class AgentSettings:
         window: bounds the history.
         visibility: who can see and talk to it.
         agent_ids: other agents that it may call as tools, with the sight of whoever talks to it.
+        time_zone: where its users are, by an IANA name; empty means UTC.
         hooks: stand around each of its steps, each name once.
         mcp_servers: MCP servers whose tools it may use, as far as they are approved.
     """
@@ -237,6 +238,7 @@ class AgentSettings:
     window: Window = Window()
     visibility: Visibility = Visibility.PRIVATE
     agent_ids: tuple[AgentId, ...] = ()
+    time_zone: str = ""
     hooks: tuple[HookSetting, ...] = ()
     mcp_servers: tuple[McpBinding, ...] = ()
 
@@ -278,6 +280,7 @@ class Session:
         update_time: when it last got a message or a title.
         parent_run_id: in a sub-agent's session, the run that asked for it.
         parent_call_key: and the idempotency key of the tool call that did.
+        time_zone: where its user is, by an IANA name; empty leaves it to the agent.
     """
 
     id: SessionId
@@ -291,3 +294,4 @@ class Session:
     update_time: datetime
     parent_run_id: RunId | None = None
     parent_call_key: str | None = None
+    time_zone: str = ""

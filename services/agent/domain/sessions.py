@@ -46,6 +46,7 @@ class Sessions:
         agent_id: AgentId,
         *,
         title: str = "",
+        time_zone: str = "",
         request: RequestKey | None = None,
     ) -> Session:
         """A new session of this user's with an agent.
@@ -54,7 +55,9 @@ class Sessions:
             NotFoundError: the user sees no such agent.
             RequestIdReusedError: the request came before with other content.
         """
-        return await self._store.create(identity, agent_id, title=title, request=request)
+        return await self._store.create(
+            identity, agent_id, title=title, time_zone=time_zone, request=request
+        )
 
     async def get(self, identity: Identity, session_id: SessionId) -> Session:
         """A session of the user's; NotFoundError where there is none."""
@@ -66,9 +69,16 @@ class Sessions:
         """The user's sessions, newest first."""
         return page.cut(await self._store.list(identity, page.with_one_more(), which))
 
-    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
-        """The session with another title; NotFoundError where there is none."""
-        return await self._store.rename(identity, session_id, title)
+    async def update(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        *,
+        title: str | None = None,
+        time_zone: str | None = None,
+    ) -> Session:
+        """The session with what is given changed; NotFoundError where there is none."""
+        return await self._store.update(identity, session_id, title=title, time_zone=time_zone)
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:
         """Delete a session with all that belongs to it; see `SessionStore.delete`."""

@@ -141,6 +141,7 @@ class SessionStore(Protocol):
         agent_id: AgentId,
         *,
         title: str = "",
+        time_zone: str = "",
         request: RequestKey | None = None,
     ) -> Session:
         """A new session of this user's; the first one where the request came before.
@@ -162,8 +163,15 @@ class SessionStore(Protocol):
     ) -> Sequence[Session]:
         """The user's sessions, newest first; the sort key of the page is the id."""
 
-    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
-        """The session with another title.
+    async def update(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        *,
+        title: str | None = None,
+        time_zone: str | None = None,
+    ) -> Session:
+        """The session with what is given changed.
 
         Raises:
             NotFoundError: the user has no such session.

@@ -86,6 +86,7 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),
         hooks=tuple(HookSetting(**hook) for hook in value.get("hooks", ())),
         mcp_servers=_bindings_from_json(value.get("mcp_servers", ())),
+        time_zone=value.get("time_zone", ""),
     )
 
 

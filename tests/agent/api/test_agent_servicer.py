@@ -66,6 +66,7 @@ class TestCreateAgent:
             ),
             visibility=agent_pb2.VISIBILITY_TENANT,
             agent_ids=[(await alice.create_agent()).id],
+            time_zone="Asia/Shanghai",
         )
 
         created = await alice.create_agent(
@@ -109,6 +110,8 @@ class TestCreateAgent:
             ({"agent_ids": [new_id()]}, "UNKNOWN_AGENT", "agent.agent_ids[0]"),
             ({"mcp_servers": ["nope"]}, "UNKNOWN_MCP_SERVER", "agent.mcp_servers[0]"),
             ({"mcp_servers": ["x" * 33]}, "INVALID_FIELD", "agent.mcp_servers[0]"),
+            ({"time_zone": "Mars/Base"}, "INVALID_FIELD", "agent.time_zone"),
+            ({"time_zone": "x" * 65}, "INVALID_FIELD", "agent.time_zone"),
             ({"agent_ids": ["x"]}, "INVALID_FIELD", "agent.agent_ids[0]"),
             ({"agent_ids": [new_id() for _ in range(17)]}, "INVALID_FIELD", "agent.agent_ids"),
             (
@@ -327,7 +330,19 @@ class TestSessions:
 
         assert answer.session.title == "Second\ufffd"
 
-    async def test_nothing_but_the_title_changes(self, api: RunningAgent) -> None:
+    async def test_it_tells_where_its_user_is(self, api: RunningAgent) -> None:
+        session = await api.alice.create_session()
+        new = session_pb2.Session(id=session.id, title="Other", time_zone="Asia/Tokyo")
+        request = pb.UpdateSessionRequest(session=new, update_mask=FieldMask(paths=["time_zone"]))
+
+        answer = await api.alice.call("UpdateSession", request)
+        request.session.time_zone = "Mars/Base"
+        failure = await api.alice.failure("UpdateSession", request)
+
+        assert (answer.session.time_zone, answer.session.title) == ("Asia/Tokyo", session.title)
+        assert [each.field for each in failure.violations] == ["session.time_zone"]
+
+    async def test_nothing_but_title_and_time_zone_changes(self, api: RunningAgent) -> None:
         session = await api.alice.create_session()
 
         for path in ("agent_id", "last_sequence", "nothing"):

@@ -78,12 +78,13 @@ class TestUpdate:
         state.agents = [agent("Guide", model="m"), agent("Researcher"), agent("Writer")]
         state.agents[0].agent_ids.append("id-Writer")
         told = ("--agent", "Researcher", "--description", "Guides.", "--prompt", "")
-        result = chatmind("agent", "update", "Guide", *told)
+        result = chatmind("agent", "update", "Guide", *told, "--time-zone", "Asia/Tokyo")
         guide = state.agents[0]
 
         assert result.stdout == "id-Guide\n"
         assert (guide.display_name, guide.model, guide.description) == ("Guide", "m", "Guides.")
         assert list(guide.agent_ids) == ["id-Researcher"]
+        assert guide.time_zone == "Asia/Tokyo"
 
     def test_it_can_be_let_ask_nobody(self, chatmind: Chatmind, state: State) -> None:
         state.agents = [agent("Guide")]

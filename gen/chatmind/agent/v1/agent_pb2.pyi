@@ -72,6 +72,7 @@ class Agent(_message.Message):
     AGENT_IDS_FIELD_NUMBER: _builtins.int
     HOOKS_FIELD_NUMBER: _builtins.int
     MCP_SERVERS_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     display_name: _builtins.str
@@ -90,6 +91,10 @@ class Agent(_message.Message):
     """visibility says who can see and talk to it; unspecified means PRIVATE."""
     owner_user_id: _builtins.str
     """owner_user_id is the user who created it. Output only."""
+    time_zone: _builtins.str
+    """time_zone is where its users are, an IANA name such as "Asia/Shanghai"; empty means UTC. A session may say otherwise.
+    It decides the date that the model is told, and what current_time tells.
+    """
     @_builtins.property
     def options(self) -> Global___ModelOptions:
         """options shape the model's answers."""
@@ -161,10 +166,11 @@ class Agent(_message.Message):
         agent_ids: _abc.Iterable[_builtins.str] | None = ...,
         hooks: _abc.Iterable[Global___AgentHook] | None = ...,
         mcp_servers: _abc.Iterable[_builtins.str] | None = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits", "options", b"options", "retrieval", b"retrieval", "update_time", b"update_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "mcp_servers", b"mcp_servers", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "mcp_servers", b"mcp_servers", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "time_zone", b"time_zone", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -296,7 +296,7 @@ class CreateSessionRequest(_message.Message):
     """request_id makes the call safe to repeat."""
     @_builtins.property
     def session(self) -> _session_pb2.Session:
-        """session holds the agent and, if wanted, a title; output-only fields are ignored."""
+        """session holds the agent and, if wanted, a title and a time zone; output-only fields are ignored."""
 
     def __init__(
         self,
@@ -462,7 +462,7 @@ class UpdateSessionRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """update_mask names the fields to change: title."""
+        """update_mask names the fields to change: title, time_zone."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class AgentServiceStub:
     ListSessions: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListSessionsRequest, _agent_service_pb2.ListSessionsResponse]
     """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for."""
     UpdateSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateSessionRequest, _agent_service_pb2.UpdateSessionResponse]
-    """UpdateSession changes the title."""
+    """UpdateSession changes the title or the time zone."""
     DeleteSession: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.DeleteSessionRequest, _agent_service_pb2.DeleteSessionResponse]
     """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
     transaction; a run under way is stopped.
@@ -129,7 +129,7 @@ class AgentServiceAsyncStub(AgentServiceStub):
     ListSessions: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListSessionsRequest, _agent_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """ListSessions returns the caller's sessions, newest first; those of sub-agents only if they are asked for."""
     UpdateSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateSessionRequest, _agent_service_pb2.UpdateSessionResponse]  # type: ignore[assignment]
-    """UpdateSession changes the title."""
+    """UpdateSession changes the title or the time zone."""
     DeleteSession: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.DeleteSessionRequest, _agent_service_pb2.DeleteSessionResponse]  # type: ignore[assignment]
     """DeleteSession deletes a session with its messages and runs, and those of the sub-agents that its runs asked, in one
     transaction; a run under way is stopped.
@@ -250,7 +250,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.UpdateSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.UpdateSessionResponse, _abc.Awaitable[_agent_service_pb2.UpdateSessionResponse]]:
-        """UpdateSession changes the title."""
+        """UpdateSession changes the title or the time zone."""
 
     @_abc_1.abstractmethod
     def DeleteSession(

@@ -27,7 +27,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63hatmind/agent/v1/session.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x02\n\x07Session\x12\x17\n\x02id\x18\x01 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x1d\n\x08\x61gent_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x17\n\x05title\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x90\x03\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x12\x15\n\ractive_run_id\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rparent_run_id\x18\x08 \x01(\t\x12\x17\n\x0fparent_call_key\x18\t \x01(\t\"\xe2\x03\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12-\n\x04role\x18\x05 \x01(\x0e\x32\x1f.chatmind.agent.v1.Message.Role\x12\x0c\n\x04text\x18\x06 \x01(\t\x12/\n\ntool_calls\x18\x07 \x03(\x0b\x32\x1b.chatmind.agent.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x08 \x01(\t\x12\x11\n\ttool_name\x18\t \x01(\t\x12.\n\tcitations\x18\n \x03(\x0b\x32\x1b.chatmind.agent.v1.Citation\x12)\n\x08metadata\x18\x0b \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdiscarded\x18\r \x01(\x08\"_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x12\x0f\n\x0bROLE_SYSTEM\x10\x04\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xbd\x01\n\x08\x43itation\x12\r\n\x05label\x18\x01 \x01(\t\x12\x19\n\x11knowledge_base_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x03 \x01(\t\x12\x10\n\x08\x63hunk_id\x18\x04 \x01(\t\x12\x15\n\rdocument_name\x18\x05 \x01(\t\x12\x14\n\x0cheading_path\x18\x06 \x03(\t\x12\x12\n\nstart_line\x18\x07 \x01(\x05\x12\x10\n\x08\x65nd_line\x18\x08 \x01(\x05\x12\r\n\x05score\x18\t \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63hatmind/agent/v1/session.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x02\n\x07Session\x12\x17\n\x02id\x18\x01 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x1d\n\x08\x61gent_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x17\n\x05title\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x90\x03\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x12\x15\n\ractive_run_id\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rparent_run_id\x18\x08 \x01(\t\x12\x17\n\x0fparent_call_key\x18\t \x01(\t\x12\x1a\n\ttime_zone\x18\x0c \x01(\tB\x07\xbaH\x04r\x02(@\"\xe2\x03\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12-\n\x04role\x18\x05 \x01(\x0e\x32\x1f.chatmind.agent.v1.Message.Role\x12\x0c\n\x04text\x18\x06 \x01(\t\x12/\n\ntool_calls\x18\x07 \x03(\x0b\x32\x1b.chatmind.agent.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x08 \x01(\t\x12\x11\n\ttool_name\x18\t \x01(\t\x12.\n\tcitations\x18\n \x03(\x0b\x32\x1b.chatmind.agent.v1.Citation\x12)\n\x08metadata\x18\x0b \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdiscarded\x18\r \x01(\x08\"_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x12\n\x0eROLE_ASSISTANT\x10\x02\x12\r\n\tROLE_TOOL\x10\x03\x12\x0f\n\x0bROLE_SYSTEM\x10\x04\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xbd\x01\n\x08\x43itation\x12\r\n\x05label\x18\x01 \x01(\t\x12\x19\n\x11knowledge_base_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x03 \x01(\t\x12\x10\n\x08\x63hunk_id\x18\x04 \x01(\t\x12\x15\n\rdocument_name\x18\x05 \x01(\t\x12\x14\n\x0cheading_path\x18\x06 \x03(\t\x12\x12\n\nstart_line\x18\x07 \x01(\x05\x12\x10\n\x08\x65nd_line\x18\x08 \x01(\x05\x12\r\n\x05score\x18\t \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,14 +40,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSION'].fields_by_name['agent_id']._serialized_options = b'\272H\010r\003\260\001\001\330\001\001'
   _globals['_SESSION'].fields_by_name['title']._loaded_options = None
   _globals['_SESSION'].fields_by_name['title']._serialized_options = b'\272H\005r\003(\220\003'
+  _globals['_SESSION'].fields_by_name['time_zone']._loaded_options = None
+  _globals['_SESSION'].fields_by_name['time_zone']._serialized_options = b'\272H\004r\002(@'
   _globals['_SESSION']._serialized_start=147
-  _globals['_SESSION']._serialized_end=429
-  _globals['_MESSAGE']._serialized_start=432
-  _globals['_MESSAGE']._serialized_end=914
-  _globals['_MESSAGE_ROLE']._serialized_start=819
-  _globals['_MESSAGE_ROLE']._serialized_end=914
-  _globals['_TOOLCALL']._serialized_start=916
-  _globals['_TOOLCALL']._serialized_end=976
-  _globals['_CITATION']._serialized_start=979
-  _globals['_CITATION']._serialized_end=1168
+  _globals['_SESSION']._serialized_end=457
+  _globals['_MESSAGE']._serialized_start=460
+  _globals['_MESSAGE']._serialized_end=942
+  _globals['_MESSAGE_ROLE']._serialized_start=847
+  _globals['_MESSAGE_ROLE']._serialized_end=942
+  _globals['_TOOLCALL']._serialized_start=944
+  _globals['_TOOLCALL']._serialized_end=1004
+  _globals['_CITATION']._serialized_start=1007
+  _globals['_CITATION']._serialized_end=1196
 # @@protoc_insertion_point(module_scope)

@@ -36,6 +36,7 @@ class Session(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     PARENT_CALL_KEY_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """id is a UUIDv7 made by the service; output only on creation."""
     agent_id: _builtins.str
@@ -52,6 +53,8 @@ class Session(_message.Message):
     """
     parent_call_key: _builtins.str
     """parent_call_key is then the idempotency_key of the tool call that asked. Output only."""
+    time_zone: _builtins.str
+    """time_zone is where its user is, an IANA name such as "Asia/Shanghai"; empty leaves it to the agent."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """create_time is when it was created. Output only."""
@@ -72,10 +75,11 @@ class Session(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         parent_run_id: _builtins.str = ...,
         parent_call_key: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_run_id", b"active_run_id", "agent_id", b"agent_id", "create_time", b"create_time", "id", b"id", "last_sequence", b"last_sequence", "parent_call_key", b"parent_call_key", "parent_run_id", b"parent_run_id", "title", b"title", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_run_id", b"active_run_id", "agent_id", b"agent_id", "create_time", b"create_time", "id", b"id", "last_sequence", b"last_sequence", "parent_call_key", b"parent_call_key", "parent_run_id", b"parent_run_id", "time_zone", b"time_zone", "title", b"title", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,7 @@ from typing import Final
 from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from services.agent.api.convert.common import not_offered
+from services.agent.api.convert.common import not_offered, to_time_zone
 from services.agent.api.convert.hooks import from_hooks, to_hooks
 from services.agent.api.convert.windows import from_window, to_window
 from services.agent.domain.chat import (
@@ -94,6 +94,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         agent_ids=tuple(AgentId(canonical_id(agent_id)) for agent_id in agent.agent_ids),
         hooks=to_hooks(agent.hooks),
         mcp_servers=tuple(map(McpBinding, agent.mcp_servers)),
+        time_zone=to_time_zone(agent.time_zone, field="agent.time_zone"),
     )
 
 
@@ -141,6 +142,7 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
         update_time=from_time(value.update_time),
         agent_ids=kept.agent_ids,
         mcp_servers=[binding.server for binding in kept.mcp_servers],
+        time_zone=kept.time_zone,
     )
 
 

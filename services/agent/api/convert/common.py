@@ -1,10 +1,11 @@
-"""Request ids, and the refusal of what is not offered yet."""
+"""Request ids, time zones, and the refusal of what is not offered yet."""
 
 import hashlib
 
 from google.protobuf.message import Message
 
 from services.agent.domain.stores import RequestKey
+from services.agent.domain.zones import nearest_zones, zone_of
 from services.common.convert import canonical_id
 from services.common.errors import InvalidArgumentError
 
@@ -28,3 +29,16 @@ def to_request_key(request_id: str, request: Message) -> RequestKey | None:
 def not_offered(field: str) -> InvalidArgumentError:
     """The error for what the contract already names but the service cannot do yet."""
     return InvalidArgumentError.of_field(field, "is not offered yet")
+
+
+def to_time_zone(name: str, *, field: str) -> str:
+    """The name of a time zone; empty if there is none.
+
+    Raises:
+        InvalidArgumentError: there is no zone of that name.
+    """
+    if not name or zone_of(name) is not None:
+        return name
+    near = " or ".join(nearest_zones(name))
+    told = f'must be an IANA time zone such as "Asia/Shanghai"{near and f"; perhaps {near}"}'
+    raise InvalidArgumentError.of_field(field, told)

@@ -5,12 +5,13 @@ from typing import Final
 
 from chatmind.agent.v1 import agent_service_pb2, session_pb2
 
+from services.agent.api.convert.common import to_time_zone
 from services.agent.domain.messages import Citation, Message, Role
 from services.agent.domain.models import AgentId, RunId, Session
 from services.agent.domain.stores import Deleted, Which
 from services.common.convert import canonical_id, from_json, from_time, required_id, to_text
 
-CHANGEABLE: Final = frozenset({"title"})
+CHANGEABLE: Final = frozenset({"title", "time_zone"})
 """Paths of what may be changed in a session."""
 
 _ROLES: Final = {
@@ -49,12 +50,22 @@ def to_title(value: session_pb2.Session) -> str:
     return to_text(value.title, field="session.title", max_bytes=400)
 
 
+def to_session_zone(value: session_pb2.Session) -> str:
+    """Where a session's user is.
+
+    Raises:
+        InvalidArgumentError: there is no such time zone.
+    """
+    return to_time_zone(value.time_zone, field="session.time_zone")
+
+
 def from_session(value: Session) -> session_pb2.Session:
     """A session for the wire."""
     return session_pb2.Session(
         id=value.id,
         agent_id=value.agent_id,
         title=value.title,
+        time_zone=value.time_zone,
         last_sequence=value.last_sequence,
         active_run_id=value.active_run_id or "",
         create_time=from_time(value.create_time),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Protocol
 
 from services.agent.domain.chat import KnowledgeBase, RunContext
@@ -11,6 +12,7 @@ from services.agent.domain.ports import CutResults, Knowledge, Tool, ToolRegistr
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE, QueryKnowledge
 from services.agent.domain.tools.read_more import READ_MORE, ReadMore
 from services.agent.domain.turn.prompt import about_bases
+from services.agent.domain.zones import DEFAULT_ZONE, zone_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,19 @@ class Continuations:
     async def supply(self, context: RunContext) -> Supply:  # noqa: ARG002 - see `ToolSource`
         """The tool."""
         return Supply({READ_MORE: ReadMore(self.results, piece_chars=self.piece_chars)})
+
+
+class Calendar:
+    """No tool, but the date, which many models get wrong: that of the day the question came.
+
+    It stays the same for the whole run, whoever works on it, and is the last thing that is told, so
+    that what stands before it can be cached from day to day. The time is `current_time`'s to tell.
+    """
+
+    async def supply(self, context: RunContext) -> Supply:
+        """The date where the user is."""
+        name = context.time_zone
+        # A zone that this machine does not know any more is no reason to fail.
+        moment = context.run.create_time.astimezone(zone_of(name) or UTC)
+        place = name if zone_of(name) else DEFAULT_ZONE
+        return Supply(instructions=f"Today is {moment:%A, %Y-%m-%d} ({place}).")

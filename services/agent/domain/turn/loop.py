@@ -289,6 +289,7 @@ class _Turn:
                 tool_name=QUERY_KNOWLEDGE,
                 block=context.agent.settings.retrieval.passages,
             ),
+            time_zone=context.time_zone,
             ask=context.ask,
             left=replace(self._left, max_duration=self._time_for_agent()),
         )

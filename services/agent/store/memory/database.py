@@ -93,6 +93,7 @@ class MemoryDatabase:
         agent_id: AgentId,
         *,
         title: str,
+        time_zone: str = "",
         parent: tuple[RunId, str] | None = None,
     ) -> Session:
         """A new session of a user's, or of a sub-agent, with the run and call that asked."""
@@ -109,6 +110,7 @@ class MemoryDatabase:
             update_time=now,
             parent_run_id=parent and parent[0],
             parent_call_key=parent and parent[1],
+            time_zone=time_zone,
         )
         self.sessions[session.id] = session
         self.messages[session.id] = []

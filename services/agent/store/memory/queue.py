@@ -51,6 +51,7 @@ class MemoryRunQueue:
                 call.tool_call_id for call in stored.calls if call.state is ToolCallState.STARTED
             ),
             elapsed=self._db.clock() - (stored.run.start_time or self._db.clock()),
+            session_time_zone=self._db.sessions[stored.run.session_id].time_zone,
         )
 
     def journal(self, claim: Claim) -> MemoryRunJournal:
@@ -114,7 +115,11 @@ class MemoryRunQueue:
         if agent is None or not sees(identity, agent):
             raise AgentDeletedError.of(task.agent_id)
         session = self._db.open_session(
-            identity, agent.id, title=title_of(task.text), parent=(caller.id, task.call_key)
+            identity,
+            agent.id,
+            title=title_of(task.text),
+            time_zone=self._db.sessions[caller.session_id].time_zone,
+            parent=(caller.id, task.call_key),
         )
         callers = (*caller.callers, caller.agent_id)
         run = Run(

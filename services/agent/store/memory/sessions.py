@@ -25,6 +25,7 @@ class MemorySessionStore:
         agent_id: AgentId,
         *,
         title: str = "",
+        time_zone: str = "",
         request: RequestKey | None = None,
     ) -> Session:
         if request is not None:
@@ -32,7 +33,8 @@ class MemorySessionStore:
             if first is not None:
                 return self._db.session(identity, SessionId(first))
         agent = self._db.agent(identity, agent_id)
-        session_id = self._db.open_session(identity, agent.id, title=title).id
+        session = self._db.open_session(identity, agent.id, title=title, time_zone=time_zone)
+        session_id = session.id
         self._db.remember(identity, request, "create_session", session_id)
         return self._db.session(identity, session_id)
 
@@ -52,9 +54,21 @@ class MemorySessionStore:
         ]
         return found[: page.size]
 
-    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
+    async def update(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        *,
+        title: str | None = None,
+        time_zone: str | None = None,
+    ) -> Session:
         session = self._db.session(identity, session_id)
-        self._db.sessions[session_id] = replace(session, title=title, update_time=self._db.clock())
+        self._db.sessions[session_id] = replace(
+            session,
+            title=session.title if title is None else title,
+            time_zone=session.time_zone if time_zone is None else time_zone,
+            update_time=self._db.clock(),
+        )
         return self._db.session(identity, session_id)
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:

@@ -29,15 +29,17 @@ _FIND = f"SELECT {RUN} FROM run WHERE parent_run_id = $1 AND parent_call_key = $
 _ACCEPT = f"""
 WITH asking AS (
     SELECT run.id, run.tenant, run.user_id, agent.id AS agent_id,
-        run.callers || run.agent_id AS callers, clock_timestamp() AS moment
+        run.callers || run.agent_id AS callers, clock_timestamp() AS moment, (
+            SELECT time_zone FROM chat_session WHERE chat_session.id = run.session_id
+        ) AS time_zone
     FROM run JOIN agent ON agent.id = $13 AND agent.tenant = run.tenant
         AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
     WHERE run.id = $12
 ), opened AS (
     INSERT INTO chat_session (
         id, tenant, user_id, agent_id, title, last_sequence, unfinished, create_time, update_time,
-        parent_run_id, parent_call_key)
-    SELECT $14, tenant, user_id, agent_id, $15, 1, 1, moment, moment, id, $17
+        parent_run_id, parent_call_key, time_zone)
+    SELECT $14, tenant, user_id, agent_id, $15, 1, 1, moment, moment, id, $17, time_zone
     FROM asking
 ), started AS (
     INSERT INTO run (

@@ -26,6 +26,8 @@ SELECT
     asked.place, run.lease_until IS NOT NULL AS held, {RUN}, run.agent_settings,
     agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
     agent.update_time AS agent_update_time, clock_timestamp() - run.start_time AS elapsed,
+    (SELECT time_zone FROM chat_session WHERE chat_session.id = run.session_id)
+        AS session_time_zone,
     ARRAY (
         SELECT call_id FROM tool_call WHERE tool_call.run_id = run.id AND state = 'started'
     ) AS started_calls
@@ -126,6 +128,7 @@ class ContextReader:
             turn=messages[len(messages) - turn :],
             started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
             elapsed=held["elapsed"],
+            session_time_zone=held["session_time_zone"],
         )
 
     async def _find_together(self, claims: Sequence[Claim]) -> Sequence[_Found | None]:

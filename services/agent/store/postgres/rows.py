@@ -97,6 +97,7 @@ def session_of(row: Record) -> Session:
         update_time=row["update_time"],
         parent_run_id=None if row["parent_run_id"] is None else RunId(str(row["parent_run_id"])),
         parent_call_key=row["parent_call_key"],
+        time_zone=row["time_zone"],
     )
 
 

@@ -17,8 +17,9 @@ _DELETE_TIMEOUT = 60.0
 
 # The agent must be one that the user sees.
 _INSERT = """
-INSERT INTO chat_session (id, tenant, user_id, agent_id, title, create_time, update_time)
-SELECT $3, $1, $2, id, $5, now(), now()
+INSERT INTO chat_session (
+    id, tenant, user_id, agent_id, title, time_zone, create_time, update_time)
+SELECT $3, $1, $2, id, $5, $6, now(), now()
 FROM agent
 WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = $4
 RETURNING *, NULL::uuid AS active_run_id
@@ -42,8 +43,9 @@ FROM chat_session
 WHERE tenant = $1 AND user_id = $2 AND id < $3 {which}
 ORDER BY id DESC LIMIT $4
 """
-_RENAME = """
-UPDATE chat_session SET title = $4, update_time = now()
+_UPDATE = """
+UPDATE chat_session SET
+    title = coalesce($4, title), time_zone = coalesce($5, time_zone), update_time = now()
 WHERE tenant = $1 AND user_id = $2 AND id = $3
 RETURNING id
 """
@@ -90,6 +92,7 @@ class PostgresSessionStore:
         agent_id: AgentId,
         *,
         title: str = "",
+        time_zone: str = "",
         request: RequestKey | None = None,
     ) -> Session:
         session_id = SessionId(self._new_id())
@@ -101,7 +104,7 @@ class PostgresSessionStore:
                 if first is not None:
                     return await get_session(lent, identity, SessionId(first))
             row = await lent.fetchrow(
-                _INSERT, identity.tenant, identity.user_id, session_id, agent_id, title
+                _INSERT, identity.tenant, identity.user_id, session_id, agent_id, title, time_zone
             )
             if row is None:
                 raise unknown("agent", agent_id)
@@ -121,9 +124,17 @@ class PostgresSessionStore:
             rows = await lent.fetch(_LIST.format(which=conditions), *key, *values)
             return [session_of(row) for row in rows]
 
-    async def rename(self, identity: Identity, session_id: SessionId, title: str) -> Session:
+    async def update(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        *,
+        title: str | None = None,
+        time_zone: str | None = None,
+    ) -> Session:
+        key = (identity.tenant, identity.user_id, session_id)
         async with transaction(self._pool) as lent:
-            await lent.execute(_RENAME, identity.tenant, identity.user_id, session_id, title)
+            await lent.execute(_UPDATE, *key, title, time_zone)
             return await get_session(lent, identity, session_id)
 
     async def delete(self, identity: Identity, session_id: SessionId) -> Deleted:

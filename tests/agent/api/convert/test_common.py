@@ -1,6 +1,8 @@
+import pytest
 from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 
-from services.agent.api.convert.common import to_request_key
+from services.agent.api.convert.common import to_request_key, to_time_zone
+from services.common.errors import InvalidArgumentError
 
 ID = "01973f6c-0000-7abc-8000-0000000000ff"
 
@@ -25,3 +27,16 @@ class TestRequestKey:
         assert first == again
         assert (first.id, len(first.digest)) == (ID, 32)
         assert first.digest != other.digest
+
+
+class TestTimeZone:
+    @pytest.mark.parametrize("name", ["", "UTC", "Asia/Shanghai"])
+    def test_a_name_of_the_iana_is_kept(self, name: str) -> None:
+        assert to_time_zone(name, field="agent.time_zone") == name
+
+    def test_any_other_is_refused_with_what_may_be_meant(self) -> None:
+        with pytest.raises(InvalidArgumentError) as raised:
+            to_time_zone("Shanghai", field="agent.time_zone")
+
+        assert [each.field for each in raised.value.violations] == ["agent.time_zone"]
+        assert raised.value.message.endswith("; perhaps Asia/Shanghai")

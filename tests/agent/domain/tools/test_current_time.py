@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -16,13 +17,20 @@ class TestCurrentTime:
         [
             ({}, "2026-06-01T22:30:05+00:00 (Monday)"),
             ({"timezone": "Asia/Shanghai"}, "2026-06-02T06:30:05+08:00 (Tuesday)"),
+            ({"timezone": ""}, "2026-06-01T22:30:05+00:00 (Monday)"),
         ],
     )
     async def test_it_tells_the_time_of_a_zone(self, arguments: dict[str, Json], text: str) -> None:
         assert (await TOOL.run(arguments, CONTEXT)).text == text
 
+    async def test_it_is_the_user_s_zone_if_none_is_named(self) -> None:
+        context = replace(CONTEXT, time_zone="America/New_York")
+
+        assert (await TOOL.run({}, context)).text == "2026-06-01T18:30:05-04:00 (Monday)"
+        assert "UTC" not in TOOL.spec.description
+
     @pytest.mark.parametrize(
-        "zone", ["Nowhere/At_all", "../../etc/passwd", "/etc/passwd", "", "America"]
+        "zone", ["Nowhere/At_all", "../../etc/passwd", "/etc/passwd", "America"]
     )
     async def test_what_is_no_zone_is_refused(self, zone: str) -> None:
         with pytest.raises(RetryToolError, match="IANA"):
