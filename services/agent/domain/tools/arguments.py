@@ -9,6 +9,7 @@ from typing import Final
 from services.agent.domain.chat import ToolSpec
 from services.agent.domain.tools.checking import UncheckableError, violations
 from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
+from services.agent.domain.tools.schemas import plainly_fits, schema_json
 from services.common.text import Json, clean, clean_json
 
 _MOST_VIOLATIONS: Final = 5
@@ -48,7 +49,7 @@ def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
     meant, names = mended_values(written, spec.input_schema)
     # Before the check: a NaN becomes null, which is no number.
     values = {clean(name): clean_json(value) for name, value in meant.items()}
-    if wrong := _violations(values, spec):
+    if not plainly_fits(values, spec) and (wrong := _violations(values, spec)):
         told = _violations(written, spec) or wrong
         raise ArgumentsError(f"the arguments do not fit: {told}. {_wanted(spec)}")
     return Arguments(values, (*([""] if mended else []), *names))
@@ -98,7 +99,7 @@ def _shortened(text: str) -> str:
 
 
 def _wanted(spec: ToolSpec) -> str:
-    schema = json.dumps(spec.input_schema, ensure_ascii=False)
+    schema = schema_json(spec)
     return f"The schema is {schema}" if len(schema) <= 2000 else "See the tool's schema."
 
 

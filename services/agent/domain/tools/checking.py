@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from services.agent.domain.tools.schemas import SameSchema
 from services.common.text import Json
 
 MOST_STEPS: Final = 20_000
@@ -42,7 +43,7 @@ def violations(value: object, schema: Mapping[str, Json]) -> Iterator[Validation
     Raises:
         UncheckableError: no further violation can be found.
     """
-    found = _validator(_Schema(schema)).iter_errors(value)
+    found = _validator(SameSchema(schema)).iter_errors(value)
     steps = [0]
     while True:
         token = _STEPS.set(steps)
@@ -55,19 +56,6 @@ def violations(value: object, schema: Mapping[str, Json]) -> Iterator[Validation
         if violation is None:
             return
         yield violation
-
-
-class _Schema:
-    """A schema as itself: tools keep theirs, so that each is looked at once."""
-
-    def __init__(self, schema: Mapping[str, Json]) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Schema) and self.schema is other.schema
 
 
 def _counted(keyword: _Keyword) -> _Keyword:
@@ -136,6 +124,6 @@ _Validator: Final = validators.extend(  # type: ignore[no-untyped-call]  # by it
 
 
 @lru_cache(_MOST_VALIDATORS)
-def _validator(schema: _Schema) -> Any:
+def _validator(schema: SameSchema) -> Any:
     # An empty registry: the library's own would fetch what a reference names.
     return _Validator(schema.schema, registry=Registry())

@@ -111,7 +111,7 @@ async def _run(
     bounds: ToolBounds,
     result_id: str,
 ) -> ToolResult:
-    log = structlog.get_logger("tools").bind(tool=tool.spec.name, run_id=context.run_id)
+    log = structlog.get_logger("tools")
     try:
         return _shown(await tool.run(arguments, context), bounds, result_id)
     except ToolError as error:
@@ -123,9 +123,9 @@ async def _run(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        log.exception("tool failed")
+        log.exception("tool failed", tool=tool.spec.name, run_id=context.run_id)
     except (Exception, SystemExit):  # a tool may fail in any way; the run goes on
-        log.exception("tool failed")
+        log.exception("tool failed", tool=tool.spec.name, run_id=context.run_id)
     return _error("failed", f"{tool.spec.name} failed; this is a fault of the tool")
 
 

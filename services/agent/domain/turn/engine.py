@@ -236,8 +236,8 @@ def _replied(progress: Progress, reply: ModelReply) -> tuple[Progress, Next]:
 
 def _called(progress: Progress, reply: ModelReply) -> tuple[Progress, Next]:
     calls = _with_own_ids(reply.tool_calls[:MAX_TOOL_CALLS], progress.call_ids)
-    after, planned = _taking(replace(progress, empty_replies=0), calls)
-    recorded = replace(reply, tool_calls=calls)
+    after, planned = _taking(progress, calls)
+    recorded = reply if calls == reply.tool_calls else replace(reply, tool_calls=calls)
     return after, RunTools(tuple(planned), reply=recorded, usage=progress.owed_usage)
 
 
@@ -262,6 +262,7 @@ def _taking(
         call_ids=progress.call_ids | {call.id for call in calls},
         crowded=len(calls) > MOST_CALLS_AT_ONCE,
         row=row,
+        empty_replies=0,
     )
     return after, planned
 

@@ -348,4 +348,7 @@ def _as_committed(
     planned: Sequence[PlannedCall], committed: Sequence[ToolCall]
 ) -> tuple[PlannedCall, ...]:
     """The same calls as the transcript holds them, so that a later worker would do the same."""
-    return tuple(replace(each, call=call) for each, call in zip(planned, committed, strict=True))
+    return tuple(
+        each if each.call == call else replace(each, call=call)
+        for each, call in zip(planned, committed, strict=True)
+    )

@@ -1,9 +1,9 @@
 """About how many tokens something costs a model to read, and texts cut to that. Pure."""
 
-import json
 from typing import Final
 
 from services.agent.domain.chat import ChatMessage, ToolSpec
+from services.agent.domain.tools.schemas import schema_json
 
 MESSAGE_TOKENS: Final = 4
 """What a message costs beside its text."""
@@ -26,8 +26,8 @@ def estimate_message(message: ChatMessage) -> int:
 
 def estimate_tool(tool: ToolSpec) -> int:
     """About how many tokens it costs to offer a tool."""
-    schema = json.dumps(tool.input_schema, ensure_ascii=False)
-    return sum(estimate_tokens(text) for text in (tool.name, tool.description, schema))
+    texts = (tool.name, tool.description, schema_json(tool))
+    return sum(estimate_tokens(text) for text in texts)
 
 
 def cut_to_tokens(text: str, most: int) -> str:
