@@ -5,8 +5,17 @@ from dataclasses import dataclass, field
 
 from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest, Provider
 from services.agent.domain.errors import ContextTooLongError
+from services.agent.domain.hooks.hook import Hook, HookConfig
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.messages import Message, Role
-from services.agent.domain.models import AgentSettings, RunLimits, Session, Window, WindowStrategy
+from services.agent.domain.models import (
+    AgentSettings,
+    HookSetting,
+    RunLimits,
+    Session,
+    Window,
+    WindowStrategy,
+)
 from services.agent.domain.ports import Tool
 from services.agent.domain.run_models import Run, Usage
 from services.agent.domain.tools.registry import Tools
@@ -86,6 +95,7 @@ class Conversation:
         window: of the agent.
         limits: of the agent.
         tools: that the agent may use.
+        hooks: of the agent.
         stores: all of it.
     """
 
@@ -93,6 +103,7 @@ class Conversation:
     window: Window = field(default_factory=lambda: Window(strategy=WindowStrategy.COMPACTION))
     limits: RunLimits = field(default_factory=RunLimits)
     tools: Sequence[Tool] = ()
+    hooks: Sequence[type[Hook[HookConfig]]] = ()
     stores: Stores = field(default_factory=memory_stores)
     opened: Session | None = None
 
@@ -105,6 +116,7 @@ class Conversation:
                 window=self.window,
                 limits=self.limits,
                 tools=tuple(tool.spec.name for tool in self.tools),
+                hooks=tuple(HookSetting(hook.name) for hook in self.hooks),
             )
             self.opened = await self.stores.session(settings=settings)
         return self.opened
@@ -122,7 +134,7 @@ class Conversation:
     def loop(self) -> Loop:
         """Works on runs."""
         tools = RegisteredTools(Tools(self.tools))
-        planner = Planner(Models(self.model), [tools, KnowledgeTools(Shelf())])
+        planner = Planner(Models(self.model), [tools, KnowledgeTools(Shelf())], Hooks(self.hooks))
         return Loop(planner, now, self.stores.memories)
 
     async def said(self) -> list[Message]:

@@ -229,6 +229,14 @@ class CompactionOffError(FailedPreconditionError):
             metadata={"agent_id": agent_id},
         )
 
+    @classmethod
+    def with_hooks(cls, agent_id: str) -> "CompactionOffError":
+        """The error for an agent whose model is asked with its hooks around it only."""
+        return cls(
+            "The agent has hooks, so that its sessions are summarised within runs alone.",
+            metadata={"agent_id": agent_id},
+        )
+
 
 class RunNotFailedError(FailedPreconditionError):
     """Only what ended in ERROR can be retried."""

@@ -97,7 +97,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CALL_LIMIT: _ErrorReason.ValueType  # 52
     """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
     ERROR_REASON_COMPACTION_OFF: _ErrorReason.ValueType  # 40
-    """ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
+    """ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION, or the agent has hooks, so that
+    its model is asked within runs alone; metadata: agent_id.
+    """
     ERROR_REASON_UNKNOWN_MCP_SERVER: _ErrorReason.ValueType  # 60
     """ERROR_REASON_UNKNOWN_MCP_SERVER: the operator has declared no MCP server of that name; metadata: server, known."""
     ERROR_REASON_MCP_UNAVAILABLE: _ErrorReason.ValueType  # 61
@@ -187,7 +189,9 @@ ERROR_REASON_HOOK_FAILED: ErrorReason.ValueType  # 51
 ERROR_REASON_CALL_LIMIT: ErrorReason.ValueType  # 52
 """ERROR_REASON_CALL_LIMIT: a limit of the hook call_limits is reached; only in a run's error."""
 ERROR_REASON_COMPACTION_OFF: ErrorReason.ValueType  # 40
-"""ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION; metadata: agent_id."""
+"""ERROR_REASON_COMPACTION_OFF: the agent's window has another strategy than COMPACTION, or the agent has hooks, so that
+its model is asked within runs alone; metadata: agent_id.
+"""
 ERROR_REASON_UNKNOWN_MCP_SERVER: ErrorReason.ValueType  # 60
 """ERROR_REASON_UNKNOWN_MCP_SERVER: the operator has declared no MCP server of that name; metadata: server, known."""
 ERROR_REASON_MCP_UNAVAILABLE: ErrorReason.ValueType  # 61

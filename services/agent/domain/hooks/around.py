@@ -17,6 +17,7 @@ from services.agent.domain.chat import (
     ModelRequest,
     ToolResult,
 )
+from services.agent.domain.errors import ModelRejectedError
 from services.agent.domain.hooks.calling import HookCaller, HookFailedError
 from services.agent.domain.hooks.hook import (
     AskAgain,
@@ -61,6 +62,14 @@ class Around(Protocol):
             ServiceError: as `Model.complete` does.
         """
 
+    def aside(self, model: Model, request: ModelRequest) -> Awaitable[ModelReply]:
+        """The reply to a question that is no step of the run, such as one for a summary.
+
+        Raises:
+            ModelRejectedError: a hook would have the run go elsewhere, or failed.
+            ServiceError: as `Model.complete` does.
+        """
+
     def execute(self, call: ToolCall, execute: Execute) -> Awaitable[ToolResult]:
         """The one result of a call."""
 
@@ -72,6 +81,9 @@ class Nothing:
     """Around the runs of agents without hooks; satisfies `Around`."""
 
     def ask(self, model: Model, request: ModelRequest) -> Awaitable[ModelReply]:
+        return model.complete(request)
+
+    def aside(self, model: Model, request: ModelRequest) -> Awaitable[ModelReply]:
         return model.complete(request)
 
     def execute(self, call: ToolCall, execute: Execute) -> Awaitable[ToolResult]:
@@ -131,6 +143,21 @@ class HooksAround:
             raise Turned(_ended(given.end, given.reply, usage))
         if given.reply.hook:
             raise Turned(Replied(given.reply, usage or Usage()))
+        return given.reply
+
+    async def aside(self, model: Model, request: ModelRequest) -> ModelReply:
+        notes = self._notes
+        try:
+            request, given, depth = await self._before_model(request)
+            if given is None:
+                reply = await model.complete(request)
+                given = await self._after_model(_Given(reply), self._hooks[:depth], reply.usage)
+        except (HookFailedError, Turned) as error:
+            raise ModelRejectedError("A hook does not let this question through.") from error
+        finally:
+            self._notes = notes
+        if given.end is not None or given.reply.hook:
+            raise ModelRejectedError("A hook stands in the way of this question.")
         return given.reply
 
     async def execute(self, call: ToolCall, execute: Execute) -> ToolResult:

@@ -101,7 +101,8 @@ class Memories:
         Raises:
             NotFoundError: the user has no such session.
             AgentDeletedError: its agent is gone.
-            CompactionOffError: the agent has another strategy.
+            CompactionOffError: the agent has another strategy, or hooks, which stand around its
+                runs alone.
             AbortedError: the memory was changed by another call meanwhile.
             UnknownModelError: the agent's model is no longer registered.
             ModelUnavailableError: the model cannot be asked.
@@ -111,6 +112,8 @@ class Memories:
         agent = await self._agent(identity, session_id)
         if agent.settings.window.strategy is not WindowStrategy.COMPACTION:
             raise CompactionOffError.of(agent.id)
+        if agent.settings.hooks:
+            raise CompactionOffError.with_hooks(agent.id)
         room = self._room(agent.settings)
         memory = await self._store.get(identity, session_id)
         history = await self._history(identity, session_id, memory, room)

@@ -110,7 +110,6 @@ class _Turn:
         self._plan = plan
         self._context = context
         self._journal = journal
-        self._recall = Recall(plan, context, journal=journal, memories=loop.memories)
         self._tools = tools
         self._limits = context.run.bounds(context.agent.settings.limits)
         self._messages: list[Message] = list(context.turn)
@@ -119,6 +118,9 @@ class _Turn:
         self._thinking = False
         self._left = RunLimits()
         self._around = plan.hooks.around(context, plan.model, messages=self._messages, tasks=tools)
+        self._recall = Recall(
+            plan, context, around=self._around, journal=journal, memories=loop.memories
+        )
 
     async def drive(self) -> Ending:
         progress, step = engine.begin(

@@ -7,18 +7,19 @@ summarised first. Nothing here ends a run: without a summary it goes on with wha
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from services.agent.domain.chat import ModelReply, RunContext
+from services.agent.domain.chat import ModelInfo, ModelReply, ModelRequest, RunContext
 from services.agent.domain.errors import (
     ContextTooLongError,
     EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
 )
+from services.agent.domain.hooks.around import Around
 from services.agent.domain.memory.compaction import (
     Compaction,
     OutOfTokensError,
@@ -31,7 +32,7 @@ from services.agent.domain.memory.sizes import kept_room, summary_tokens
 from services.agent.domain.memory.store import MemoryStore
 from services.agent.domain.messages import Message
 from services.agent.domain.models import WindowStrategy
-from services.agent.domain.ports import RunJournal
+from services.agent.domain.ports import Model, RunJournal
 from services.agent.domain.turn.context import kept_from, whole_cost
 from services.agent.domain.turn.plan import Plan
 from services.agent.domain.turn.request import (
@@ -49,13 +50,35 @@ TELLING_TOKENS: Final = 1000
 MOST_SCALE: Final = 4.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """A run's model, asked what is no step of the run; its hooks stand around that as well."""
+
+    around: Around
+    model: Model
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.model.info
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        return await self.around.aside(self.model, request)
+
+
 class Recall:
     """One run's view of the conversation."""
 
     def __init__(
-        self, plan: Plan, context: RunContext, *, journal: RunJournal, memories: MemoryStore
+        self,
+        plan: Plan,
+        context: RunContext,
+        *,
+        around: Around,
+        journal: RunJournal,
+        memories: MemoryStore,
     ) -> None:
         self._plan = plan
+        self._around = around
         self._context = context
         self._journal = journal
         self._memories = memories
@@ -187,7 +210,7 @@ class Recall:
         context = int((model.info.context_tokens or UNKNOWN_CONTEXT_TOKENS) / self._ceiling.scale)
         return Compaction(
             self._memory or Memory(),
-            model=model,
+            model=_Aside(self._around, model),
             options=self._context.agent.settings.options,
             summary_tokens=length,
             request_tokens=min(context - length, self._ceiling.tokens or context),

@@ -9,7 +9,7 @@ from services.agent.domain.errors import (
     UnknownModelError,
 )
 from services.agent.domain.memory.memories import Memories
-from services.agent.domain.models import Window, WindowStrategy
+from services.agent.domain.models import HookSetting, Window, WindowStrategy
 from services.agent.domain.tools.registry import Tools
 from services.common.errors import AbortedError, NotFoundError
 from tests.agent.conversation import Conversation, SmallModel, is_summary
@@ -159,6 +159,20 @@ class TestCompact:
             await memories(conversation).compact(ALICE, session.id)
 
         assert refused.value.metadata == {"agent_id": session.agent_id}
+
+    async def test_an_agent_with_hooks_is_summarised_within_its_runs_alone(self) -> None:
+        conversation = await talked(10)
+        session = await conversation.session()
+        await conversation.stores.agents.update(
+            ALICE,
+            session.agent_id,
+            lambda settings: replace(settings, hooks=(HookSetting("pii_masking"),)),
+        )
+
+        with pytest.raises(CompactionOffError, match="hooks"):
+            await memories(conversation).compact(ALICE, session.id)
+
+        assert conversation.model.summaries == []
 
     async def test_a_failure_is_told_and_changes_nothing(self) -> None:
         conversation = await talked(10)

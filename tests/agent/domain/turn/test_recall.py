@@ -8,6 +8,8 @@ import pytest
 
 from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolResult
 from services.agent.domain.errors import ContextTooLongError, ModelUnavailableError
+from services.agent.domain.hooks.hook import End, Hook, HookConfig, HookRun, Jump
+from services.agent.domain.hooks.pii.hook import PiiMasking
 from services.agent.domain.memory.models import Summary
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunLimits, Window, WindowStrategy
@@ -258,24 +260,23 @@ class TestCompaction:
         assert all(f"[user] {n} x" in records for n in range(summary.messages // 2))
 
     async def test_who_is_overtaken_goes_on_from_what_there_is(self) -> None:
-        conversation = Conversation(SmallModel(3000))
-        for number in range(4):
-            await conversation.say(f"{number} {LONG}")
-        session = await conversation.session()
-        stores = conversation.stores
-        other = Summary("By another.", "0", through_turn=3, messages=4, model="m")
+        other = Summary("By another.", "0", through_turn=5, messages=6, model="m")
 
         class Overtaken(SmallModel):
             async def complete(self, request: ModelRequest) -> ModelReply:
                 if is_summary(request) and not self.summaries:
-                    memory = await stores.memories.get(ALICE, session.id)
-                    await stores.memories.put(ALICE, session.id, other, revision=memory.revision)
+                    session = await conversation.session()
+                    put = conversation.stores.memories.put
+                    assert await put(ALICE, session.id, other, revision=0) is not None
                 return await super().complete(request)
 
-        conversation.model = Overtaken(2400)
-        await conversation.stores.memories.clear(ALICE, session.id)
-        for number in range(4, 8):
-            assert (await conversation.say(f"{number} {LONG}")).state is RunState.FINISHED
+        conversation = Conversation(Overtaken(3000))
+        while not conversation.model.summaries:
+            run = await conversation.say(f"{len(conversation.model.questions)} {LONG}")
+            assert run.state is RunState.FINISHED
+
+        assert await remembered(conversation) == other
+        assert "By another." in conversation.model.questions[-1].messages[2].text
 
     async def test_after_a_clear_nothing_of_before_is_shown_or_summarised(self) -> None:
         conversation = Conversation(SmallModel(3000))
@@ -309,3 +310,32 @@ class TestLearning:
 
         second, third = conversation.model.questions[1:]
         assert cost(third) < cost(second) <= 4500
+
+
+class TestHooks:
+    async def test_what_is_masked_in_questions_is_masked_in_summaries(self) -> None:
+        conversation = Conversation(SmallModel(3000), hooks=[PiiMasking])
+        for number in range(8):
+            await conversation.say(f"{number} ann@example.com {LONG}")
+
+        assert conversation.model.summaries
+        assert "ann@example.com" not in repr(conversation.model.requests)
+
+    async def test_a_hook_that_stands_in_the_way_leaves_the_run_without_a_summary(self) -> None:
+        class Jumping(Hook[HookConfig]):
+            name = "jumping"
+            description = "Answers itself where notes are asked for."
+            priority = 0
+
+            async def before_model(
+                self, request: ModelRequest, run: HookRun
+            ) -> ModelRequest | Jump | None:
+                return End("No notes.") if is_summary(request) else None
+
+        conversation = Conversation(SmallModel(3000), hooks=[Jumping])
+        for number in range(8):
+            run = await conversation.say(f"{number} {LONG}")
+            assert run.stop_reason is StopReason.END_TURN
+
+        assert await remembered(conversation) is None
+        assert conversation.model.summaries == []
