@@ -276,6 +276,30 @@ class TestProcess:
         assert len(told.splitlines()) == 1
         assert "models.a" in told
 
+    async def test_chatminds_own_database_is_none_for_models(
+        self, process: Callable[..., Process], tmp_path: Path, empty_tables: str
+    ) -> None:
+        sql = tmp_path / "sql.toml"
+        sql.write_text('[databases.own]\nurl_env = "OWN_URL"\n')
+        wrong = tmp_path / "wrong.toml"
+        wrong.write_text('[databases.own]\nurl_env = "NO_URL"\n')
+
+        own = await process(CHATMIND_SQL_FILE=str(sql), OWN_URL=empty_tables).failed()
+        unset = await process(CHATMIND_SQL_FILE=str(wrong)).failed()
+
+        assert own[0] == unset[0] == 1
+        last = own[1].splitlines()[-1]
+        assert last == "agent: databases.own: this is ChatMind's own database, or a copy of it"
+        assert "the variable NO_URL, named by url_env, is not set" in unset[1].splitlines()[-1]
+
+    async def test_hosts_that_make_no_sense_are_told_in_a_line(
+        self, process: Callable[..., Process]
+    ) -> None:
+        code, told = await process(CHATMIND_AGENT_FETCH_HOSTS="docs.python.org,*").failed()
+
+        assert code == 2
+        assert told.startswith("CHATMIND_AGENT_FETCH_HOSTS: '*' must be a host such as")
+
 
 class Ids:
     """The ids of one user's agent, session and run; or random ones."""

@@ -1,4 +1,6 @@
 import asyncio
+import os
+import signal
 import tracemalloc
 from collections.abc import Mapping
 from contextlib import suppress
@@ -189,9 +191,10 @@ class TestExecute:
 class TestHostileTools:
     """T-D18: whatever a tool does, its call is bounded and has exactly one result.
 
-    Tools run inside of the worker's process and start none of their own, so there are no children
-    to kill yet. One that blocks the event loop stops its whole process; what becomes of its runs
-    then is what becomes of those of any frozen process (T-D3).
+    Tools run inside of the worker's process, and none that comes with ChatMind starts another. One
+    that does is told to stop, so that it can end what it started: nobody else knows of it. One that
+    blocks the event loop stops its whole process; what becomes of its runs then is what becomes of
+    those of any frozen process (T-D3).
     """
 
     async def test_one_that_hangs_is_stopped(self) -> None:
@@ -207,6 +210,34 @@ class TestHostileTools:
 
         assert result == ToolResult("Error: look took longer than 0.02 s.", error="timeout")
         assert stopped.is_set()
+
+    async def test_one_that_forks_can_end_all_that_it_started(self) -> None:
+        """As docs/tools.md tells: children and their children are gone once there is a result."""
+        begun = list[asyncio.subprocess.Process]()
+
+        async def fork(arguments: Mapping[str, Json]) -> None:
+            child = await asyncio.create_subprocess_exec(
+                *("sh", "-c", "sleep 600 & sleep 600 & echo begun; wait"),
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+            begun.append(child)
+            try:
+                assert child.stdout is not None
+                assert await child.stdout.readline() == b"begun\n"
+                await child.wait()
+            finally:
+                os.killpg(child.pid, signal.SIGKILL)
+                await child.wait()
+
+        result = await run(PlainTool(hook=fork), bounds=ToolBounds(seconds=1))
+
+        [child] = begun
+        assert result.error == "timeout"
+        assert child.returncode == -signal.SIGKILL
+        # The pipe ends when the last process that holds it does.
+        assert child.stdout is not None
+        assert await child.stdout.read() == b""
 
     async def test_of_one_that_must_not_be_repeated_it_is_said_that_nobody_knows(self) -> None:
         async def never(arguments: Mapping[str, Json]) -> None:
