@@ -96,6 +96,10 @@ def create_agent(
     time_zone: Annotated[
         str, typer.Option(help="Where its users are, such as Asia/Shanghai; empty means UTC.")
     ] = "",
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option("--mcp", help="An MCP server whose tools it may use; repeatable."),
+    ] = None,
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
@@ -110,6 +114,7 @@ def create_agent(
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
         window=memory.window,
+        mcp_servers=mcp or (),
         visibility=_Visibility.VISIBILITY_TENANT if shared else _Visibility.VISIBILITY_PRIVATE,
     )
     request = agent_service_pb2.CreateAgentRequest(agent=new)
@@ -145,12 +150,19 @@ def update_agent(
     memory: Annotated[
         Memory | None, typer.Option(help="What of a conversation its model is shown.")
     ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option("--mcp", help="An MCP server whose tools it may use, in place of those."),
+    ] = None,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Take its MCP servers away.")] = False,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
     if agent and no_agents:
         raise CommandError("--agent and --no-agents exclude each other")
     if hook and no_hooks:
         raise CommandError("--hook and --no-hooks exclude each other")
+    if mcp and no_mcp:
+        raise CommandError("--mcp and --no-mcp exclude each other")
     new = agent_pb2.Agent(
         display_name=new_name or "",
         description=description or "",
@@ -160,6 +172,7 @@ def update_agent(
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
         window=None if memory is None else memory.window,
+        mcp_servers=mcp or (),
     )
     given = {
         "display_name": new_name is not None,
@@ -170,6 +183,7 @@ def update_agent(
         "agent_ids": bool(agent) or no_agents,
         "hooks": bool(hook) or no_hooks,
         "window.strategy": memory is not None,
+        "mcp_servers": bool(mcp) or no_mcp,
     }
     mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
     if not mask.paths:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import agent, chat, kb, key, run, session, up
+from cli.commands import agent, chat, kb, key, mcp, run, session, up
 
 app = typer.Typer(
     help="ChatMind: agents that think, use tools and look things up in your documents.",
@@ -16,6 +16,7 @@ app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.add_typer(kb.app, name="kb")
 app.add_typer(agent.app, name="agent")
+app.add_typer(mcp.app, name="mcp")
 app.add_typer(session.app, name="session")
 app.add_typer(run.app, name="run")
 app.add_typer(key.app, name="key")

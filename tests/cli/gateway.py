@@ -18,6 +18,7 @@ from chatmind.agent.v1 import (
     agent_service_pb2_grpc,
     chat_memory_pb2,
     hook_pb2,
+    mcp_pb2,
     model_pb2,
     replay_pb2,
     run_pb2,
@@ -93,6 +94,8 @@ class State:
     keys: list[access_pb2.ApiKey] = field(default_factory=list)
     models: list[model_pb2.Model] = field(default_factory=list)
     hooks: list[hook_pb2.Hook] = field(default_factory=list)
+    mcp_servers: list[mcp_pb2.McpServer] = field(default_factory=list)
+    approved: list[agent_service_pb2.ApproveMcpToolsRequest] = field(default_factory=list)
     streams: deque[Sequence[Any]] = field(default_factory=deque)
     watches: deque[Sequence[Any]] = field(default_factory=deque)
     run: run_pb2.Run = field(
@@ -217,6 +220,13 @@ class _Servicer:
 
     def ListModels(self, request: Any, context: Any) -> Any:
         return agent_service_pb2.ListModelsResponse(models=self._state.models)
+
+    def ListMcpServers(self, request: Any, context: Any) -> Any:
+        return agent_service_pb2.ListMcpServersResponse(mcp_servers=self._state.mcp_servers)
+
+    def ApproveMcpTools(self, request: Any, context: Any) -> Any:
+        self._state.approved.append(request)
+        return agent_service_pb2.ApproveMcpToolsResponse(mcp_server=self._state.mcp_servers[0])
 
     def ListHooks(self, request: Any, context: Any) -> Any:
         return agent_service_pb2.ListHooksResponse(hooks=self._state.hooks)

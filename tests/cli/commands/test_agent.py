@@ -104,6 +104,25 @@ class TestUpdate:
         assert both.stderr == "error: --agent and --no-agents exclude each other\n"
 
 
+class TestMcpServers:
+    def test_they_are_given_and_taken_away(self, chatmind: Chatmind, state: State) -> None:
+        chatmind("agent", "create", "Guide", "--mcp", "files", "--mcp", "web")
+        assert list(state.agents[0].mcp_servers) == ["files", "web"]
+
+        chatmind("agent", "update", "Guide", "--mcp", "web")
+        assert list(state.agents[0].mcp_servers) == ["web"]
+
+        chatmind("agent", "update", "Guide", "--no-mcp")
+        assert list(state.agents[0].mcp_servers) == []
+
+    def test_both_at_once_make_no_sense(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Guide")]
+
+        result = chatmind("agent", "update", "Guide", "--mcp", "web", "--no-mcp")
+
+        assert result.stderr == "error: --mcp and --no-mcp exclude each other\n"
+
+
 class TestShow:
     def test_text_is_readable_in_every_script(self, chatmind: Chatmind, state: State) -> None:
         state.agents = [agent("Guide", system_prompt="说中文")]
