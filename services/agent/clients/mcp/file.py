@@ -222,8 +222,10 @@ def _settings(name: str, server: _Server, environ: Mapping[str, str]) -> McpServ
     reach: Reach
     if server.command is not None:
         path = _path(environ)
+        found = shutil.which(server.command, path=path) or server.command
         reach = StdioSettings(
-            shutil.which(server.command, path=path) or server.command,
+            # It starts in another folder than this process.
+            str(Path(found).absolute()),
             server.args,
             {"PATH": path, **{variable: environ[variable] for variable in server.env}},
         )

@@ -55,6 +55,22 @@ class TestLoad:
         assert web.reach == HttpSettings("https://tracker.example.com/mcp", headers)
         assert web.timeout_seconds == 5
 
+    def test_a_path_is_meant_from_here(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program = tmp_path / "bin" / "server"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        monkeypatch.chdir(tmp_path)
+
+        (server,) = load_mcp_servers(
+            write(tmp_path, '[servers.a]\ncommand = "bin/server"'), ENVIRON
+        )
+
+        assert isinstance(server.reach, StdioSettings)
+        assert server.reach.command == str(program)
+
     def test_no_secret_shows_when_settings_are_printed(self, tmp_path: Path) -> None:
         path = write(
             tmp_path, '[servers.a]\nurl = "http://x/mcp"\nheader_env = { Authorization = "TOKEN" }'
