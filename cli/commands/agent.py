@@ -18,6 +18,10 @@ from cli.output import Output
 app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
+McpOption = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", help="An MCP server whose tools it may use; repeatable."),
+]
 
 _Visibility = agent_pb2.Visibility
 _Strategy = agent_pb2.Window.Strategy
@@ -96,10 +100,7 @@ def create_agent(
     time_zone: Annotated[
         str, typer.Option(help="Where its users are, such as Asia/Shanghai; empty means UTC.")
     ] = "",
-    mcp: Annotated[
-        list[str] | None,
-        typer.Option("--mcp", help="An MCP server whose tools it may use; repeatable."),
-    ] = None,
+    mcp: McpOption = None,
     shared: Annotated[bool, typer.Option(help="Let everyone in the tenant talk to it.")] = False,
 ) -> None:
     """Create an agent."""
@@ -150,19 +151,12 @@ def update_agent(
     memory: Annotated[
         Memory | None, typer.Option(help="What of a conversation its model is shown.")
     ] = None,
-    mcp: Annotated[
-        list[str] | None,
-        typer.Option("--mcp", help="An MCP server whose tools it may use, in place of those."),
-    ] = None,
+    mcp: McpOption = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Take its MCP servers away.")] = False,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
-    if agent and no_agents:
-        raise CommandError("--agent and --no-agents exclude each other")
-    if hook and no_hooks:
-        raise CommandError("--hook and --no-hooks exclude each other")
-    if mcp and no_mcp:
-        raise CommandError("--mcp and --no-mcp exclude each other")
+    _exclude(("--agent", agent, "--no-agents", no_agents), ("--hook", hook, "--no-hooks", no_hooks))
+    _exclude(("--mcp", mcp, "--no-mcp", no_mcp))
     new = agent_pb2.Agent(
         display_name=new_name or "",
         description=description or "",
@@ -185,9 +179,7 @@ def update_agent(
         "window.strategy": memory is not None,
         "mcp_servers": bool(mcp) or no_mcp,
     }
-    mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
-    if not mask.paths:
-        raise CommandError("nothing is to be changed; `chatmind agent update --help` lists it")
+    mask = _mask(given)
     new.id = one_agent(gateway, name).id
     request = agent_service_pb2.UpdateAgentRequest(agent=new, update_mask=mask)
     updated = gateway.agents.UpdateAgent(request, timeout=CALL_SECONDS).agent
@@ -255,3 +247,26 @@ def list_hooks(gateway: Gateway, output: Output) -> None:
         columns=("NAME", "PRIORITY", "DOES"),
         rows=((h.name, str(h.priority), h.description) for h in hooks),
     )
+
+
+def _exclude(*pairs: tuple[str, list[str] | None, str, bool]) -> None:
+    """Refuse what is both set and taken away.
+
+    Raises:
+        CommandError: the two options of a pair are both given.
+    """
+    for setting, given, taking, taken in pairs:
+        if given and taken:
+            raise CommandError(f"{setting} and {taking} exclude each other")
+
+
+def _mask(given: dict[str, bool]) -> FieldMask:
+    """The paths that are given.
+
+    Raises:
+        CommandError: there is none.
+    """
+    mask = FieldMask(paths=[path for path, is_given in given.items() if is_given])
+    if not mask.paths:
+        raise CommandError("nothing is to be changed; `chatmind agent update --help` lists it")
+    return mask
