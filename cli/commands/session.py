@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 from chatmind.agent.v1 import agent_service_pb2, chat_memory_pb2, session_pb2
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from cli.app import remote
 from cli.client import CALL_SECONDS, Gateway, listed
+from cli.errors import CommandError
 from cli.lookup import one_session
 from cli.output import Output, word
 
@@ -79,6 +81,29 @@ def clear_memory(
     cleared = gateway.agents.ClearChatMemory(request, timeout=CALL_SECONDS)
     through = cleared.cleared_through_sequence
     output.message(cleared, text=f"forgotten through message {through} and its answer")
+
+
+@app.command("update")
+@remote
+def update_session(
+    gateway: Gateway,
+    output: Output,
+    session: Annotated[str, typer.Argument(help="The session, by id.")],
+    *,
+    title: Annotated[str | None, typer.Option(help="Its name in lists.")] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Where you are; empty leaves it to the agent.")
+    ] = None,
+) -> None:
+    """Change what is named, and nothing else."""
+    given = {"title": title, "time_zone": time_zone}
+    mask = FieldMask(paths=[path for path, value in given.items() if value is not None])
+    if not mask.paths:
+        raise CommandError("nothing is to be changed; `chatmind session update --help` lists it")
+    new = session_pb2.Session(id=session, title=title or "", time_zone=time_zone or "")
+    request = agent_service_pb2.UpdateSessionRequest(session=new, update_mask=mask)
+    updated = gateway.agents.UpdateSession(request, timeout=CALL_SECONDS).session
+    output.message(updated, text=updated.id)
 
 
 @app.command("compact")

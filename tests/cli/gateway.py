@@ -242,6 +242,13 @@ class _Servicer:
         )
         return agent_service_pb2.GetSessionResponse(session=session)
 
+    def UpdateSession(self, request: Any, context: Any) -> Any:
+        self._own(request.session.id, context)
+        session = session_pb2.Session(id=SESSION_ID, title="Old", time_zone="UTC")
+        request.update_mask.MergeMessage(request.session, session, True, True)
+        self._state.sessions = [session]
+        return agent_service_pb2.UpdateSessionResponse(session=session)
+
     def ListSessions(self, request: Any, context: Any) -> Any:
         run, every = request.parent_run_id, request.include_sub_sessions
         found = [

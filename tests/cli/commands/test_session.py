@@ -116,3 +116,18 @@ class TestCompact:
         told = chatmind("session", "compact", SESSION_ID).stdout
 
         assert told == "nothing is old enough to be summarised\n"
+
+
+class TestUpdate:
+    def test_what_is_named_changes_and_nothing_else(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("session", "update", SESSION_ID, "--time-zone", "Asia/Tokyo")
+        [session] = state.sessions
+
+        assert result.stdout == f"{SESSION_ID}\n"
+        assert (session.title, session.time_zone) == ("Old", "Asia/Tokyo")
+
+    def test_nothing_to_change_is_told(self, chatmind: Chatmind) -> None:
+        told = chatmind("session", "update", SESSION_ID)
+
+        assert told.exit_code == 1
+        assert "nothing is to be changed" in told.stderr
