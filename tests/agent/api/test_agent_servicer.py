@@ -26,7 +26,7 @@ from services.agent.clients.mcp import connection as mcp_connection
 from services.common.ids import new_id
 from tests.agent.fake_mcp import FakeHttp, fake_http
 from tests.agent.running import ADMIN, BOB, Caller, RunningAgent, running
-from tests.agent.scripted_model import calls, says
+from tests.agent.scripted_model import Reply, calls, says
 
 MIB = 1024 * 1024
 
@@ -470,6 +470,97 @@ class TestListMessages:
         ):
             failure = await alice.failure("ListMessages", foreign)
             assert failure.reason == "INVALID_PAGE_TOKEN"
+
+
+FEW = agent_pb2.Window(strategy=agent_pb2.Window.STRATEGY_COMPACTION, keep_messages=2)
+
+
+class TestChatMemory:
+    async def talked(self, service: RunningAgent, window: agent_pb2.Window) -> str:
+        """A session of three answered questions."""
+        service.model.otherwise = lambda request: says(
+            f"To {request.json['messages'][-1]['content']}"
+        )
+        agent = await service.alice.create_agent(window=window)
+        session = await service.alice.create_session(agent.id)
+        for number in range(3):
+            await service.alice.ended((await service.alice.say(session.id, f"q{number}")).id)
+        return session.id
+
+    async def test_a_session_is_summarised_looked_at_and_cleared(
+        self, service: RunningAgent
+    ) -> None:
+        session_id, alice = await self.talked(service, FEW), service.alice
+        before = await alice.messages(session_id)
+        service.model.script(says("Two questions.", usage=(70, 4)))
+
+        done = await alice.call("CompactSession", pb.CompactSessionRequest(session_id=session_id))
+        again = await alice.call("CompactSession", pb.CompactSessionRequest(session_id=session_id))
+        memory = (
+            await alice.call("GetChatMemory", pb.GetChatMemoryRequest(session_id=session_id))
+        ).memory
+
+        assert (done.messages, done.input_tokens, done.output_tokens) == (4, 70, 4)
+        assert done.tokens_before > done.tokens_after > 0
+        assert (again.messages, again.summary) == (0, done.summary) == (0, memory.summary)
+        assert memory.summary.text == "Two questions."
+        assert (memory.summary.first_question, memory.summary.through_sequence) == ("q0", 3)
+        assert (memory.summary.messages, memory.summary.model) == (4, "scripted")
+        assert list(memory.messages) == before[4:]
+        assert memory.tokens > 0
+
+        await alice.ended((await alice.say(session_id, "next")).id)
+        asked = [each["content"] for each in service.model.requests[-1].json["messages"]]
+        assert (asked[0], asked[2:]) == ("q0", ["q2", "To q2", "next"])
+        assert "Two questions." in asked[1]
+
+        cleared = await alice.call(
+            "ClearChatMemory", pb.ClearChatMemoryRequest(session_id=session_id)
+        )
+        memory = (
+            await alice.call("GetChatMemory", pb.GetChatMemoryRequest(session_id=session_id))
+        ).memory
+        assert cleared.cleared_through_sequence == memory.cleared_through_sequence == 7
+        assert (len(memory.messages), memory.HasField("summary")) == (0, False)
+        assert len(await alice.messages(session_id)) == 8
+        await alice.ended((await alice.say(session_id, "anew")).id)
+        assert [each["content"] for each in service.model.requests[-1].json["messages"]] == ["anew"]
+
+    async def test_why_nothing_is_summarised_is_told(self, service: RunningAgent) -> None:
+        plain = await self.talked(service, agent_pb2.Window())
+        refused = await self.talked(service, FEW)
+        service.model.script(Reply(body=b'{"error": {"message": "No."}}', status=400))
+
+        off = await service.alice.failure(
+            "CompactSession", pb.CompactSessionRequest(session_id=plain)
+        )
+        failed = await service.alice.failure(
+            "CompactSession", pb.CompactSessionRequest(session_id=refused)
+        )
+
+        assert (off.code, off.reason) == (StatusCode.FAILED_PRECONDITION, "COMPACTION_OFF")
+        assert (failed.code, failed.reason) == (StatusCode.FAILED_PRECONDITION, "MODEL_REJECTED")
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("strategy", 9),
+            ("compact_at", 1.5),
+            ("compact_at", 0.0),
+            ("keep_messages", -1),
+            ("max_summary_tokens", 10),
+            ("max_tokens", 0),
+        ],
+    )
+    async def test_a_window_that_cannot_be_is_refused_by_field(
+        self, api: RunningAgent, field: str, value: float
+    ) -> None:
+        agent = agent_pb2.Agent(display_name="x", window=agent_pb2.Window(**{field: value}))  # type: ignore[arg-type]  # a parameter
+
+        failed = await api.alice.failure("CreateAgent", pb.CreateAgentRequest(agent=agent))
+
+        assert (failed.code, failed.reason) == (StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+        assert f"agent.window.{field}" in failed.message
 
 
 class TestRegistries:
