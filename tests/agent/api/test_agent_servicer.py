@@ -475,6 +475,12 @@ class TestListMessages:
 FEW = agent_pb2.Window(strategy=agent_pb2.Window.STRATEGY_COMPACTION, keep_messages=2)
 
 
+def conversation_of(service: RunningAgent) -> list[str]:
+    """What the model was shown last, the instructions aside."""
+    messages = service.model.requests[-1].json["messages"]
+    return [each["content"] for each in messages if each["role"] != "system"]
+
+
 class TestChatMemory:
     async def talked(self, service: RunningAgent, window: agent_pb2.Window) -> str:
         """A session of three answered questions."""
@@ -510,7 +516,7 @@ class TestChatMemory:
         assert memory.tokens > 0
 
         await alice.ended((await alice.say(session_id, "next")).id)
-        asked = [each["content"] for each in service.model.requests[-1].json["messages"]]
+        asked = conversation_of(service)
         assert (asked[0], asked[2:]) == ("q0", ["q2", "To q2", "next"])
         assert "Two questions." in asked[1]
 
@@ -524,7 +530,7 @@ class TestChatMemory:
         assert (len(memory.messages), memory.HasField("summary")) == (0, False)
         assert len(await alice.messages(session_id)) == 8
         await alice.ended((await alice.say(session_id, "anew")).id)
-        assert [each["content"] for each in service.model.requests[-1].json["messages"]] == ["anew"]
+        assert conversation_of(service) == ["anew"]
 
     async def test_why_nothing_is_summarised_is_told(self, service: RunningAgent) -> None:
         plain = await self.talked(service, agent_pb2.Window())
