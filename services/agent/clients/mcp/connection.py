@@ -189,12 +189,12 @@ class Connection:
         while True:
             try:
                 async with self._open.listen(tools_list_changed=True) as events:
+                    # What changed before anybody listened was not told.
+                    self._fresh_until = 0.0
                     async for _ in events:
                         self._fresh_until = 0.0
             except (MCPError, SubscriptionLost, httpx2.HTTPError, *_ENDED):
                 pass
-            # What changed while nobody listened is not told later.
-            self._fresh_until = 0.0
             await asyncio.sleep(_LISTEN_PAUSE)
 
 

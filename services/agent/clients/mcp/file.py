@@ -38,6 +38,9 @@ _Value = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]*$", max_length=
 _Tool = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 _Argument = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=8192)]
 
+# What models call other agents by begins with it.
+_KEPT_NAME: Final = "ask"
+
 # Those that the protocol, or HTTP, needs for itself.
 _OWN_HEADERS: Final = {
     "accept",
@@ -121,6 +124,8 @@ def load_mcp_servers(
         for name, server in servers.items()
         for fault in _faults(server, environ)
     ]
+    if _KEPT_NAME in servers:
+        faults.append(f"{path}: servers.{_KEPT_NAME}: tools of agents have names like that")
     if faults:
         raise McpFileError("; ".join(faults))
     return tuple(_settings(name, servers[name], environ) for name in sorted(servers))

@@ -14,7 +14,6 @@ from services.agent.domain.tools.errors import FailedToolError
 from tests.agent.clients.mcp.fixtures import (
     KINDS,
     OFFICIAL,
-    Opened,
     fake_server,
     http,
     opened,
@@ -95,7 +94,6 @@ class TestRugPull:
     async def test_a_change_that_is_told_counts_at_once(self, version: str) -> None:
         async with fake_server("stdio", version) as fake:
             before = (await fake.tools())["echo"]
-            await _listening(fake)
             await fake.call("pull")
             async with asyncio.timeout(5):
                 while "extra" not in await fake.tools():  # noqa: ASYNC110 - it is told aside
@@ -117,11 +115,6 @@ class TestRugPull:
                 await fake.servers.call(before, {"text": "hi"})
             assert fake.fake is not None
             assert fake.fake.calls == ["pull"]
-
-
-async def _listening(fake: Opened) -> None:
-    """Wait until a server of the newer revision has been asked to tell of changes."""
-    await fake.call("echo", text="hi")
 
 
 class TestSessions:

@@ -87,6 +87,7 @@ class TestLoad:
             ("[servers.a]", "servers.a: needs either command or url"),
             ('[servers.a]\nurl="http://x/"\ncommand="sh"', "servers.a: needs either"),
             ('[servers.a_b]\nurl="http://x/"', "servers.a_b: the name must be of lower-case"),
+            ('[servers.ask]\nurl="http://x/"', "servers.ask: tools of agents have names"),
             ('[servers.a]\nurl="http://x/"\nport=1', "servers.a.port: unknown key"),
             ('[servers.a]\nurl="ftp://x/"', "servers.a.url: String should match"),
             ('[servers.a]\nurl="http://u:p@x/"', "servers.a: url: must not hold credentials"),
