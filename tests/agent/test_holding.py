@@ -153,11 +153,10 @@ class TestAnswers:
         assert (inner.state, inner.parent_run_id) == (FINISHED, run.id)
         listed = await alice.call("ListSessions", agent_service_pb2.ListSessionsRequest())
         assert [each.id for each in listed.sessions] == [session.id]
-        task = cast.asked["Scholar"][0].json["messages"]
-        assert [each["content"] for each in task] == [
-            "Scholar speaking.",
-            "How long are backups kept?",
-        ]
+        shown = cast.asked["Scholar"][0].json["messages"]
+        assert [each["role"] for each in shown] == ["system", "user"]
+        assert shown[0]["content"].startswith("Scholar speaking.")
+        assert shown[1]["content"] == "How long are backups kept?"
 
     async def test_several_are_asked_side_by_side(self, service: RunningAgent, cast: Cast) -> None:
         alice, both = service.alice, asyncio.Event()
