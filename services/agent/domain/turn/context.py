@@ -58,11 +58,11 @@ class Room:
         """What is left beside some rounds; may be less than nothing."""
         count = sum(len(each) for each in rounds)
         messages = None if self.messages is None else self.messages - count
-        return replace(self.costing(*rounds), messages=messages)
+        return Room(messages, self.costing(*rounds).tokens)
 
     def costing(self, *rounds: Round) -> "Room":
         """What is left beside some rounds whose messages do not count."""
-        return self if self.tokens is None else replace(self, tokens=self.tokens - cost(*rounds))
+        return self if self.tokens is None else Room(self.messages, self.tokens - cost(*rounds))
 
     def holds(self, *rounds: Round) -> bool:
         """Whether there is room for these."""
