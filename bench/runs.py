@@ -34,6 +34,7 @@ from services.agent.domain.chat import (
     ModelRequest,
     Provider,
     RunContext,
+    ToolEffect,
 )
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import AgentSettings, ToolCallId
@@ -162,7 +163,7 @@ class OurRuns:
         self.name = "ChatMind"
         self._stores, self._count, self._at_once = stores, count, at_once
         model = ScriptedModel()
-        tools = Tools([function_tool(look_up, idempotent=True)])
+        tools = Tools([function_tool(look_up, idempotent=True, effect=ToolEffect.READ_ONLY)])
         self._loop = Loop(
             planner=Planner(model, [RegisteredTools(tools), KnowledgeTools(NoKnowledge())]),
             clock=now,
@@ -180,6 +181,7 @@ class OurRuns:
         async def turns(context: RunContext, journal: RunJournal) -> None:
             nonlocal left
             ending = await self._loop.run(context, journal)
+            assert ending is not None
             assert ending.state is RunState.FINISHED
             left -= 1
             if not left:

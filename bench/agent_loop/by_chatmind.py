@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench.agent_loop.by_hand import KEY, MODEL, PROMPT, QUESTION, Converse, look_up
 from bench.conversation import STEPS, TOOL
 from services.agent.clients.models import Models, open_models
 from services.agent.clients.models_file import EndpointSettings, ModelSettings
-from services.agent.domain.chat import Ending, RunContext
+from services.agent.domain.approval_models import Question
+from services.agent.domain.chat import Ending, RunContext, ToolEffect
 from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import (
@@ -88,6 +89,10 @@ class MemoryJournal:
         """Keep them."""
         return [self._commit(draft) for draft in drafts]
 
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        """Nobody is asked: the tool only reads."""
+        raise NotImplementedError
+
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         """Nothing is summarised."""
 
@@ -146,7 +151,7 @@ async def open_loop(base_url: str) -> AsyncIterator[Loop]:
 
 
 def _loop(models: Models) -> Loop:
-    tools = Tools([function_tool(look_up, idempotent=True)])
+    tools = Tools([function_tool(look_up, idempotent=True, effect=ToolEffect.READ_ONLY)])
     sources: list[ToolSource] = [RegisteredTools(tools), KnowledgeTools(NoKnowledge())]
     return Loop(planner=Planner(models, sources), clock=now, memories=NoMemories())
 
@@ -159,6 +164,7 @@ async def open_contender(base_url: str) -> AsyncIterator[Converse]:
         async def converse() -> str:
             journal = MemoryJournal()
             ending = await loop.run(journal.context(), journal)
+            assert ending is not None
             assert ending.state is RunState.FINISHED
             assert len(journal.messages) == 2 * STEPS
             return journal.messages[-1].text

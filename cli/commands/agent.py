@@ -9,6 +9,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
+from cli.approvals import ApprovalsOption, tool_approval
 from cli.client import CALL_SECONDS, Gateway, listed
 from cli.errors import CommandError
 from cli.hooks import hooks_of
@@ -90,6 +91,7 @@ def create_agent(
         list[str] | None,
         typer.Option("--agent", help="Another agent that it may ask, by name or id; repeatable."),
     ] = None,
+    approval: ApprovalsOption = None,
     hook: Annotated[
         list[str] | None,
         typer.Option("--hook", help="A hook, as NAME or NAME=CONFIGURATION in JSON; repeatable."),
@@ -112,6 +114,7 @@ def create_agent(
         knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
         tools=tool or (),
         time_zone=time_zone,
+        approvals=map(tool_approval, approval or ()),
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
         window=memory.window,

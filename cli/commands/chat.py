@@ -12,6 +12,7 @@ from chatmind.agent.v1 import session_pb2
 from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
 from cli.app import remote
+from cli.approvals import decide
 from cli.client import Gateway
 from cli.conversation import Event, Sent, answer, send
 from cli.errors import CommandError
@@ -127,6 +128,8 @@ def _follow(gateway: Gateway, output: Output, sent: Sent, *, all_runs: bool = Fa
     for event in answer(gateway, sent):
         if all_runs or output.as_json or event.message.run_id == sent.run_id:
             _show(output, event)
+        if event.run.state == _State.STATE_AWAITING_APPROVAL and event.run.run_id == sent.run_id:
+            decide(gateway, output, sent.run_id)
     if event.run.state == _State.STATE_CANCELLED and not output.as_json:
         output.note("the run was cancelled")
     return event

@@ -3,18 +3,25 @@
 from typing import Annotated
 
 import typer
-from chatmind.agent.v1 import replay_pb2, run_pb2
+from chatmind.agent.v1 import approval_pb2, replay_pb2, run_pb2
 from chatmind.agent.v1 import run_service_pb2 as _pb
 from google.protobuf.json_format import MessageToJson
 
-from cli.app import remote
+from cli.app import confirm, remote
+from cli.approvals import Approval, approvals_of, resolve, show
 from cli.client import CALL_SECONDS, Gateway, listed
+from cli.errors import CommandError
 from cli.lookup import one_session
 from cli.output import Output, word
 
 app = typer.Typer(help="Runs: the work on one message each.", no_args_is_help=True)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run, by id.")]
+
+ApprovalArgument = Annotated[
+    str,
+    typer.Argument(metavar="APPROVAL_ID", help="One of its approvals, by id; else all."),
+]
 
 _Call = run_pb2.ToolCallRecord
 _Run = run_pb2.Run
@@ -129,6 +136,81 @@ def _told(replay: replay_pb2.Replay) -> str:
             f"+ {found.replayed or '(nothing)'}",
         )
     )
+
+
+@app.command("approvals")
+@remote
+def list_approvals(gateway: Gateway, output: Output, run: RunArgument) -> None:
+    """List the tool calls of a run that wait for a person, or did so."""
+    found = approvals_of(gateway, run, Approval.STATE_UNSPECIFIED)
+    output.table(
+        found,
+        columns=("TOOL", "STATE", "UNTIL", "ARGUMENTS", "ID"),
+        rows=(
+            (
+                a.tool_name,
+                word(Approval.State.Name, a.state, prefix="STATE_"),
+                a.expire_time.ToJsonString(),
+                a.arguments_json,
+                a.id,
+            )
+            for a in found
+        ),
+    )
+
+
+@app.command("approve")
+@remote
+def approve(
+    gateway: Gateway,
+    output: Output,
+    run: RunArgument,
+    approval: ApprovalArgument = "",
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let a tool call be made that waits for a person; it is shown first."""
+    for each in _pending(gateway, run, approval):
+        show(output, each)
+        if not yes:
+            confirm(output, "Let it be called?")
+        _answer(gateway, output, each, approved=True)
+
+
+@app.command("deny")
+@remote
+def deny(
+    gateway: Gateway,
+    output: Output,
+    run: RunArgument,
+    approval: ApprovalArgument = "",
+    *,
+    comment: Annotated[str, typer.Option("--comment", help="What the model is told.")] = "",
+) -> None:
+    """Refuse a tool call that waits for a person; the model is told so."""
+    for each in _pending(gateway, run, approval):
+        _answer(gateway, output, each, approved=False, comment=comment)
+
+
+def _pending(gateway: Gateway, run: str, chosen: str) -> list[approval_pb2.Approval]:
+    found = approvals_of(gateway, run, Approval.STATE_PENDING)
+    pending = [each for each in found if chosen in {"", each.id}]
+    if not pending:
+        raise CommandError("no such call of this run waits for a person")
+    return pending
+
+
+def _answer(
+    gateway: Gateway,
+    output: Output,
+    approval: approval_pb2.Approval,
+    *,
+    approved: bool,
+    comment: str = "",
+) -> None:
+    answered = resolve(gateway, approval, approve=approved, comment=comment).approval
+    state = word(Approval.State.Name, answered.state, prefix="STATE_")
+    output.message(answered, text=f"{answered.id} is {state}")
 
 
 def _state(run: run_pb2.Run) -> str:

@@ -28,6 +28,7 @@ from services.agent.clients.sql.file import load_databases
 from services.agent.clients.sql.opening import open_databases
 from services.agent.clients.web import WebClient
 from services.agent.domain.agents import Agents
+from services.agent.domain.approvals import Approvals
 from services.agent.domain.hints import CHANNEL
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
@@ -63,6 +64,7 @@ from services.agent.holding import WorkerLimits
 from services.agent.settings import AgentServiceSettings
 from services.agent.store.memory.scratch import MemoryScratch
 from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.approvals import PostgresApprovalStore
 from services.agent.store.postgres.call_history import PostgresCallHistory
 from services.agent.store.postgres.memories import PostgresMemoryStore
 from services.agent.store.postgres.messages import PostgresMessageStore
@@ -288,8 +290,15 @@ async def _register(
         mcp=_mcp(parts),
         tokens=tokens,
     )
+    approvals = Approvals(
+        PostgresApprovalStore(parts.pool),
+        runs=runs,
+        sessions=sessions,
+        notifier=parts.bus.notifier,
+    )
     run_service = RunServicer(
         Runs(runs, sessions=sessions, notifier=parts.bus.notifier),
+        approvals,
         watches,
         replays=_replays(parts),
         tokens=tokens,
@@ -345,6 +354,7 @@ def _loop(parts: _Parts) -> Loop:
         clock=now,
         memories=PostgresMemoryStore(parts.pool),
         bounds=bounds,
+        approval_time=timedelta(seconds=parts.settings.approval_seconds),
     )
 
 

@@ -46,6 +46,7 @@ class AgentServiceSettings(BusSettings):
     model_first_byte_seconds: Seconds = 60.0
     model_chunk_seconds: Seconds = 30.0
     tool_seconds: Seconds = 60.0
+    approval_seconds: float = Field(default=600.0, gt=0, le=86_400)
     hooks: str = Field(default="", max_length=10_000)
     tools: str = Field(default="", max_length=10_000)
     fetch_hosts: Annotated[str, Field(max_length=10_000), AfterValidator(_hosts)] = ""

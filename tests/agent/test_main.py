@@ -354,6 +354,12 @@ BY_ID: dict[str, Callable[[Ids], Any]] = {
     "ApproveMcpTools": lambda ids: agent_service_pb2.ApproveMcpToolsRequest(
         agent_id=ids.agent_id, server="files", digests=["0" * 64]
     ),
+    "ListApprovals": lambda ids: run_service_pb2.ListApprovalsRequest(run_id=ids.run_id),
+    "ResolveApproval": lambda ids: run_service_pb2.ResolveApprovalRequest(
+        # Of a run that waits: tests/agent/api/test_run_servicer.py.
+        approval_id=ids.run_id,
+        decision=run_service_pb2.ResolveApprovalRequest.DECISION_DENY,
+    ),
     "ListToolCalls": lambda ids: run_service_pb2.ListToolCallsRequest(run_id=ids.run_id),
     "WatchSession": lambda ids: run_service_pb2.WatchSessionRequest(
         session_id=ids.session_id, after_sequence=0

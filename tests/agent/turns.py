@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
+from services.agent.domain.approval_models import Approval, Question
 from services.agent.domain.chat import (
     Ending,
     KnowledgeBase,
@@ -130,6 +131,7 @@ class PlainTool:
     name: str = "look"
     idempotent: bool = True
     effect: ToolEffect = ToolEffect.READ_ONLY
+    trusted: bool = False
     properties: Mapping[str, Json] = field(default_factory=lambda: {"what": {"type": "string"}})
     gives: Callable[[Mapping[str, Json]], ToolResult] = lambda arguments: ToolResult("found")
     ran: list[Mapping[str, Json]] = field(default_factory=list)
@@ -139,7 +141,14 @@ class PlainTool:
     @property
     def spec(self) -> ToolSpec:
         schema = object_schema(self.properties, [])
-        return ToolSpec(self.name, f"The tool {self.name}.", schema, self.idempotent, self.effect)
+        return ToolSpec(
+            self.name,
+            f"The tool {self.name}.",
+            schema,
+            self.idempotent,
+            self.effect,
+            trusted=self.trusted,
+        )
 
     async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
         self.ran.append(arguments)
@@ -215,6 +224,8 @@ class TurnJournal:
     Attributes:
         messages: the run's, the user's first.
         states: as they were told.
+        parked: the questions to a person, and for how long each of them could be answered.
+        approvals: what became of the questions.
         dies_at: the number of the write, from 1, that is the worker's last.
         commits_last: whether that write is committed before the worker dies.
     """
@@ -229,6 +240,8 @@ class TurnJournal:
         self.usage = Usage()
         self.memories: MemoryStore | None = None
         self.endings: list[Ending] = []
+        self.parked: list[tuple[Sequence[Question], timedelta]] = []
+        self.approvals: dict[ToolCallId, Approval] = {}
         self.writes = 0
         self.dies_at = 0
         self.commits_last = True
@@ -275,6 +288,11 @@ class TurnJournal:
     async def whole(self, run_id: RunId, step: int, place: int) -> Whole | None:
         assert run_id == "r1"
         return self.wholes.get((step, place))
+
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        with self._write():
+            self.states.append(RunState.AWAITING_APPROVAL)
+            self.parked.append((questions, within))
 
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         with self._write():
@@ -395,7 +413,13 @@ class Scene(Generic[ModelT]):
     clock_error: timedelta = timedelta()
 
     async def work(self) -> Ending:
-        """Work on the run from wherever it stands."""
+        """Work on the run from wherever it stands, to its end."""
+        ending = await self.work_on()
+        assert ending is not None
+        return ending
+
+    async def work_on(self) -> Ending | None:
+        """Work on the run, to its end or until a person is to be asked."""
         planner = Planner(
             Models(self.model),
             [
@@ -421,6 +445,7 @@ class Scene(Generic[ModelT]):
             turn=tuple(journal.messages),
             started_calls=journal.started,
             elapsed=self.now - START,
+            approvals=journal.approvals,
         )
 
     def pass_time(self, by: timedelta) -> None:

@@ -46,9 +46,9 @@ def chaos_tools(ledger: Path, points: Failpoints, *, seconds: float) -> list[Fun
         os._exit(3)
 
     return [
-        function_tool(look, idempotent=True, effect=ToolEffect.READ_ONLY),
-        function_tool(pay, idempotent=False),
-        function_tool(die, idempotent=True, effect=ToolEffect.READ_ONLY),
+        function_tool(look, idempotent=True, effect=ToolEffect.READ_ONLY, trusted=True),
+        function_tool(pay, idempotent=False, trusted=True),
+        function_tool(die, idempotent=True, effect=ToolEffect.READ_ONLY, trusted=True),
     ]
 
 

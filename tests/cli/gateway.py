@@ -16,6 +16,7 @@ from chatmind.agent.v1 import (
     agent_pb2,
     agent_service_pb2,
     agent_service_pb2_grpc,
+    approval_pb2,
     chat_memory_pb2,
     hook_pb2,
     mcp_pb2,
@@ -76,6 +77,9 @@ class State:
         run: what is told of the run that answers.
         runs: all runs there are.
         calls: the tool calls of every run.
+        approvals: those of every run.
+        resolved: how they were answered.
+        resolve_errors: how the next answers are refused.
         replays: what comes of one, with the agent as "recorded" and as "current".
         sessions: all sessions there are.
         messages: of every session, oldest first.
@@ -103,6 +107,9 @@ class State:
     )
     runs: list[run_pb2.Run] = field(default_factory=list)
     calls: list[run_pb2.ToolCallRecord] = field(default_factory=list)
+    approvals: list[approval_pb2.Approval] = field(default_factory=list)
+    resolved: list[run_service_pb2.ResolveApprovalRequest] = field(default_factory=list)
+    resolve_errors: deque[ServiceError] = field(default_factory=deque)
     replays: dict[str, replay_pb2.Replay] = field(default_factory=dict)
     sessions: list[session_pb2.Session] = field(default_factory=list)
     messages: list[session_pb2.Message] = field(default_factory=list)
@@ -307,6 +314,21 @@ class _Servicer:
     def ListToolCalls(self, request: Any, context: Any) -> Any:
         page, token = _page(self._state.calls, request)
         return run_service_pb2.ListToolCallsResponse(tool_calls=page, next_page_token=token)
+
+    def ListApprovals(self, request: Any, context: Any) -> Any:
+        found = [each for each in self._state.approvals if request.state in {0, each.state}]
+        page, token = _page(found, request)
+        return run_service_pb2.ListApprovalsResponse(approvals=page, next_page_token=token)
+
+    def ResolveApproval(self, request: Any, context: Any) -> Any:
+        self._state.resolved.append(request)
+        if self._state.resolve_errors:
+            _fail(context, self._state.resolve_errors.popleft())
+        [approval] = [each for each in self._state.approvals if each.id == request.approval_id]
+        approve = request.decision == run_service_pb2.ResolveApprovalRequest.DECISION_APPROVE
+        states = approval_pb2.Approval
+        approval.state = states.STATE_APPROVED if approve else states.STATE_DENIED
+        return run_service_pb2.ResolveApprovalResponse(approval=approval, run=self._state.run)
 
     def SendMessage(self, request: Any, context: Any) -> Any:
         self._state.sent.append(request)

@@ -15,6 +15,7 @@ from services.agent.domain.replay.recording import Recordings
 from services.agent.domain.run_models import Run
 from services.agent.domain.stores import (
     AgentStore,
+    ApprovalStore,
     MessageStore,
     RequestKey,
     RunStore,
@@ -22,6 +23,7 @@ from services.agent.domain.stores import (
 )
 from services.agent.domain.watch.news import NewsStore
 from services.agent.store.memory.agents import MemoryAgentStore
+from services.agent.store.memory.approvals import MemoryApprovalStore
 from services.agent.store.memory.call_history import MemoryCallHistory
 from services.agent.store.memory.database import MemoryDatabase
 from services.agent.store.memory.memories import MemoryMemoryStore
@@ -32,6 +34,7 @@ from services.agent.store.memory.runs import MemoryRunStore
 from services.agent.store.memory.sessions import MemoryMessageStore, MemorySessionStore
 from services.agent.store.memory.wholes import MemoryCutResults
 from services.agent.store.postgres.agents import PostgresAgentStore
+from services.agent.store.postgres.approvals import PostgresApprovalStore
 from services.agent.store.postgres.call_history import PostgresCallHistory
 from services.agent.store.postgres.memories import PostgresMemoryStore
 from services.agent.store.postgres.messages import PostgresMessageStore
@@ -76,6 +79,7 @@ class Stores:
     recordings: Recordings
     wholes: CutResults
     memories: MemoryStore
+    approvals: ApprovalStore
 
     async def session(
         self, identity: Identity = ALICE, settings: AgentSettings = PRIVATE
@@ -120,6 +124,7 @@ def memory_stores(
         recordings=MemoryRecordings(database),
         wholes=MemoryCutResults(database),
         memories=MemoryMemoryStore(database),
+        approvals=MemoryApprovalStore(database),
     )
 
 
@@ -149,6 +154,7 @@ def postgres_stores(
         recordings=PostgresRecordings(pool),
         wholes=PostgresCutResults(pool),
         memories=PostgresMemoryStore(pool),
+        approvals=PostgresApprovalStore(pool),
     )
 
 

@@ -6,7 +6,9 @@ leads to it. Faults are planted in the stores in memory, to show that the machin
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,13 +17,14 @@ from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 from structlog.testing import capture_logs
 
+from services.agent.domain.approval_models import Approval, ApprovalState, Decision
 from services.agent.domain.endings import last_messages
 from services.agent.domain.errors import FencedError
 from services.agent.domain.models import SessionId, ToolCallId
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import StopReason
 from services.agent.domain.turn.engine import Progress
-from services.agent.store.memory import ends, journal
+from services.agent.store.memory import database, ends, journal
 from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.queue import MemoryRunQueue
 from tests.contracts.simulation.answers import REPLIES, RESULTS
@@ -90,6 +93,8 @@ def missing(counts: Counter[str]) -> list[str]:
     """What can happen and has not happened yet."""
     wanted = [
         ["drained"],
+        *([f"step: user: {decision.value}"] for decision in Decision),
+        *([f"approval {state}"] for state in ("approved", "denied", "expired", "cancelled")),
         *([f"ended {reason.value}"] for reason in REACHED),
         *([f"caught {when} {name}" for when in WHEN] for name in OPERATIONS),
         *([f"fenced {name}"] for name in ("append_assistant", "append_tool_results", "finish")),
@@ -165,7 +170,13 @@ async def not_noted(self: journal.MemoryRunJournal, call_ids: Sequence[ToolCallI
     """Nothing."""
 
 
-FAULTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
+def silence_is_a_yes(approval: Approval, moment: datetime) -> Approval:
+    """An approval, as if nobody had to answer."""
+    lapsed = approval.state is ApprovalState.PENDING and approval.expire_time <= moment
+    return replace(approval, state=ApprovalState.APPROVED) if lapsed else approval
+
+
+FAULTS: dict[str, tuple[object, str, Any, str]] = {
     "the fence is off": (journal, "held_by", nobody_is_fenced_off, "I5|I2|D8"),
     "calls stay open": (
         ends,
@@ -179,6 +190,13 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
     "tokens are not bounded": (Progress, "affords", lambda *_: True, "I8"),
     "a call asks once more": (MemoryRunQueue, "_asked", lambda *_: None, "I6"),
     "sub-agents go on alone": (ends, "_end_subs", lambda *_: None, "D9"),
+    "a no is a yes": (
+        Decision,
+        "state",
+        property(lambda _: ApprovalState.APPROVED),
+        "X7",
+    ),
+    "silence is a yes": (database, "_now", silence_is_a_yes, "X7"),
     "nobody stops": (
         journal.MemoryRunJournal,
         "_working",

@@ -6,10 +6,19 @@ from chatmind.agent.v1 import run_service_pb2 as pb
 from chatmind.agent.v1 import run_service_pb2_grpc
 
 from services.agent.api.convert import runs as convert
+from services.agent.api.convert.approvals import (
+    MOST_APPROVALS,
+    from_approval,
+    to_answer,
+    to_filter,
+    to_scope,
+)
 from services.agent.api.convert.common import to_request_key
 from services.agent.api.convert.replays import from_replay
 from services.agent.api.convert.sessions import from_message
 from services.agent.api.watch_calls import WatchCalls
+from services.agent.domain.approval_models import ApprovalId
+from services.agent.domain.approvals import Approvals
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.replay.replays import Replays
 from services.agent.domain.runs import Runs
@@ -25,9 +34,16 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     """Answers with what the use cases give."""
 
     def __init__(
-        self, runs: Runs, watches: WatchCalls, *, replays: Replays, tokens: PageTokens
+        self,
+        runs: Runs,
+        approvals: Approvals,
+        watches: WatchCalls,
+        *,
+        replays: Replays,
+        tokens: PageTokens,
     ) -> None:
         self._runs = runs
+        self._approvals = approvals
         self._replays = replays
         self._watches = watches
         self._tokens = tokens
@@ -93,6 +109,36 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         return pb.ListToolCallsResponse(
             tool_calls=map(convert.from_tool_call, calls.items),
             next_page_token=paged.next_token(calls, lambda call: call.position),
+        )
+
+    async def ListApprovals(
+        self, request: pb.ListApprovalsRequest, context: Context
+    ) -> pb.ListApprovalsResponse:
+        """The approvals of a session or of a run."""
+        identity, (session_id, run_id) = current_identity(), to_scope(request)
+        filters = (session_id or "", run_id or "", str(request.state))
+        paged = PagedList.of(self._tokens, "approvals", identity, *filters)
+        page = paged.page(min(request.page_size, MOST_APPROVALS), request.page_token)
+        approvals = await self._approvals.list(
+            identity, page, session_id=session_id, run_id=run_id, state=to_filter(request)
+        )
+        return pb.ListApprovalsResponse(
+            approvals=map(from_approval, approvals.items),
+            next_page_token=paged.next_token(approvals, lambda each: each.position),
+        )
+
+    async def ResolveApproval(
+        self, request: pb.ResolveApprovalRequest, context: Context
+    ) -> pb.ResolveApprovalResponse:
+        """The approval and its run as they are now."""
+        approval, run = await self._approvals.resolve(
+            current_identity(),
+            ApprovalId(canonical_id(request.approval_id)),
+            to_answer(request),
+            request=to_request_key(request.request_id, request),
+        )
+        return pb.ResolveApprovalResponse(
+            approval=from_approval(approval), run=convert.from_run(run)
         )
 
     async def WatchSession(  # type: ignore[override]  # a coroutine that writes

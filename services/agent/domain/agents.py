@@ -128,17 +128,20 @@ class Agents:
             known = (info.name for info in self._models.list())
             raise UnknownModelError.of("agent.model", settings.model, known=known)
         if "tools" in changed:
-            self._check_tools(settings.tools)
+            self._check_tools("agent.tools[{}]", settings.tools)
+        if "approvals" in changed:
+            names = [each.tool for each in settings.approvals]
+            self._check_tools("agent.approvals[{}].tool", names)
         if "hooks" in changed:
             self._hooks.chosen(settings.hooks)
         if "knowledge_base_ids" in changed and settings.knowledge_base_ids:
             await self._check_bases(identity, settings)
 
-    def _check_tools(self, names: Sequence[str]) -> None:
+    def _check_tools(self, field: str, names: Sequence[str]) -> None:
         for place, name in enumerate(names):
             if self._tools.get(name) is None:
                 known = (spec.name for spec in self._tools.list())
-                raise UnknownToolError.of(f"agent.tools[{place}]", name, known=known)
+                raise UnknownToolError.of(field.format(place), name, known=known)
 
     async def _check_bases(self, identity: Identity, settings: AgentSettings) -> None:
         bases = await self._knowledge.bases(identity, settings.knowledge_base_ids)

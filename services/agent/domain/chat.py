@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
+from services.agent.domain.approval_models import Approval
 from services.agent.domain.messages import Citation, Message, Role, ToolCall, Whole
 from services.agent.domain.models import (
     Agent,
@@ -289,7 +290,9 @@ class RunContext:
         turn: messages of this run by sequence, without discarded ones; the first is the user's.
         started_calls: calls that an earlier worker began, STARTED and without result; each may or
             may not have had its effect.
-        elapsed: how long ago the run was first taken, by the store's clock.
+        elapsed: how long ago the run was first taken, by the store's clock, without the time for
+            which it waited for a person.
+        approvals: what became of the questions to a person about the calls of its newest step.
         ask: asks other agents on behalf of the run; None where nobody can be asked.
         session_time_zone: what the session says of where its user is; may be empty.
     """
@@ -301,6 +304,7 @@ class RunContext:
     turn: Sequence[Message]
     started_calls: frozenset[ToolCallId] = field(default_factory=frozenset)
     elapsed: timedelta = timedelta()
+    approvals: Mapping[ToolCallId, Approval] = field(default_factory=dict)
     ask: AskAgent | None = None
     session_time_zone: str = ""
 

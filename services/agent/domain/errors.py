@@ -1,6 +1,7 @@
 """What can go wrong in the agent service, each with a reason of the contract."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from services.common.errors import (
@@ -263,6 +264,49 @@ class RunNotEndedError(FailedPreconditionError):
         return cls(
             f"The run is {state}; only one that has ended can be replayed.",
             metadata={"run_id": run_id, "state": state},
+        )
+
+
+class ApprovalResolvedError(FailedPreconditionError):
+    """It was answered before, or cancelled with its run."""
+
+    reason = "APPROVAL_RESOLVED"
+
+    @classmethod
+    def of(cls, approval_id: str, state: str) -> "ApprovalResolvedError":
+        """The error that tells how it stands."""
+        return cls(
+            f"The approval is {state}; only a pending one can be answered.",
+            metadata={"approval_id": approval_id, "state": state},
+        )
+
+
+class ApprovalExpiredError(FailedPreconditionError):
+    """Nobody answered it in time."""
+
+    reason = "APPROVAL_EXPIRED"
+
+    @classmethod
+    def of(cls, approval_id: str, expire_time: datetime) -> "ApprovalExpiredError":
+        """The error that tells when it lapsed."""
+        lapsed = expire_time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return cls(
+            f"The approval lapsed at {lapsed}.",
+            metadata={"approval_id": approval_id, "expire_time": lapsed},
+        )
+
+
+class ApprovalMismatchError(FailedPreconditionError):
+    """What was decided on is not what is asked."""
+
+    reason = "APPROVAL_MISMATCH"
+
+    @classmethod
+    def of(cls, approval_id: str) -> "ApprovalMismatchError":
+        """The error that names the approval."""
+        return cls(
+            "The digest is not that of the arguments to be approved.",
+            metadata={"approval_id": approval_id},
         )
 
 

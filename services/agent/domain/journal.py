@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from services.agent.domain import hints
+from services.agent.domain.approval_models import Question
 from services.agent.domain.chat import Ending
 from services.agent.domain.drafts import cut, fit
 from services.agent.domain.memory.models import Memory, Summary
@@ -71,6 +73,10 @@ class HintingJournal:
         messages = await patiently(lambda: self._journal.append_tool_results(fitting, then=then))
         self._notifier.notify(self._session_id)
         return messages
+
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        await patiently(lambda: self._journal.park(questions, within=within))
+        self._notifier.notify(self._session_id)
 
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         return await patiently(

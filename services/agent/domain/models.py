@@ -38,6 +38,26 @@ class Visibility(Enum):
     TENANT = "tenant"
 
 
+class ApprovalMode(Enum):
+    """Whether calls of a tool wait for a person, whatever the tool does and the model has read."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolApproval:
+    """Whether calls of one tool wait for a person.
+
+    Attributes:
+        tool: its name.
+        mode: whether they wait.
+    """
+
+    tool: str
+    mode: ApprovalMode
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """What shapes a model's answers; an unset one is left to the model.
@@ -224,6 +244,7 @@ class AgentSettings:
         time_zone: where its users are, by an IANA name; empty means UTC.
         hooks: stand around each of its steps, each name once.
         mcp_servers: MCP servers whose tools it may use, as far as they are approved.
+        approvals: whose calls wait for a person; no tool comes twice.
     """
 
     display_name: str
@@ -241,6 +262,7 @@ class AgentSettings:
     time_zone: str = ""
     hooks: tuple[HookSetting, ...] = ()
     mcp_servers: tuple[McpBinding, ...] = ()
+    approvals: tuple[ToolApproval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

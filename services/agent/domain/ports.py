@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
+from services.agent.domain.approval_models import Question
 from services.agent.domain.chat import (
     Ending,
     KnowledgeBase,
@@ -223,6 +225,21 @@ class RunJournal(Protocol):
             drafts: at least one, in the order of the calls, with none left out before them. What
                 they have as a `whole` is kept beside them, for `CutResults`.
             then: where the run stands from now on, if it moves on.
+
+        Raises:
+            FencedError: the run is no longer this worker's.
+        """
+
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        """Let the run wait for a person, and give it up: nothing is written by this journal then.
+
+        The run is AWAITING_APPROVAL, and held by nobody. It can be taken once all the questions are
+        answered, or `within` later, when those without an answer are EXPIRED. One that was put
+        before stays as it is.
+
+        Args:
+            questions: at least one, about calls of the last assistant message.
+            within: for how long they can be answered.
 
         Raises:
             FencedError: the run is no longer this worker's.

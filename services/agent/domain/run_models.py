@@ -21,6 +21,7 @@ class RunState(Enum):
     PLANNING = "planning"
     THINKING = "thinking"
     EXECUTING = "executing"
+    AWAITING_APPROVAL = "awaiting_approval"
     FINISHED = "finished"
     ERROR = "error"
     CANCELLED = "cancelled"
@@ -29,6 +30,11 @@ class RunState(Enum):
     def final(self) -> bool:
         """Whether it has ended."""
         return self in {RunState.FINISHED, RunState.ERROR, RunState.CANCELLED}
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether a worker holds it; nobody does while it waits for its turn or for a person."""
+        return not self.final and self not in {RunState.IDLE, RunState.AWAITING_APPROVAL}
 
 
 class StopReason(Enum):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
+from services.agent.domain.approval_models import Answer, Approval, ApprovalId, ApprovalState
 from services.agent.domain.ledger import ToolCallRecord
 from services.agent.domain.messages import Message
 from services.agent.domain.models import Agent, AgentId, AgentSettings, RunId, Session, SessionId
@@ -284,3 +285,46 @@ class RunStore(Protocol):
         self, identity: Identity, run_id: RunId, page: Page
     ) -> Sequence[ToolCallRecord]:
         """A run's tool calls, the first one first; the sort key of the page is the position."""
+
+
+class ApprovalStore(Protocol):
+    """Keeps approvals; each is seen by the user of its run alone."""
+
+    async def list(
+        self,
+        identity: Identity,
+        page: Page,
+        *,
+        session_id: SessionId | None = None,
+        run_id: RunId | None = None,
+        state: ApprovalState | None = None,
+    ) -> Sequence[Approval]:
+        """Those of a session or of a run, in the order of the calls.
+
+        Args:
+            identity: the user.
+            page: its sort key is the position.
+            session_id: the session; None where a run is named.
+            run_id: the run.
+            state: keeps those that stand so; None keeps all.
+        """
+
+    async def resolve(
+        self,
+        identity: Identity,
+        approval_id: ApprovalId,
+        answer: Answer,
+        *,
+        request: RequestKey | None = None,
+    ) -> tuple[Approval, Run]:
+        """Answer a question; with the last answer its run waits for a worker again.
+
+        The same request is answered again by how things stand.
+
+        Raises:
+            NotFoundError: the user has no such approval.
+            RequestIdReusedError: the request came before with other content.
+            ApprovalResolvedError: it was answered before, or cancelled with its run.
+            ApprovalExpiredError: it has lapsed.
+            ApprovalMismatchError: the answer is to another question.
+        """

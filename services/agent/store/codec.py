@@ -9,6 +9,7 @@ from services.agent.domain.messages import Citation, ToolCall
 from services.agent.domain.models import (
     AgentId,
     AgentSettings,
+    ApprovalMode,
     ChunkId,
     DocumentId,
     HookSetting,
@@ -17,6 +18,7 @@ from services.agent.domain.models import (
     ModelOptions,
     Retrieval,
     RunLimits,
+    ToolApproval,
     ToolCallId,
     Visibility,
     Window,
@@ -82,11 +84,12 @@ def settings_from_json(value: Mapping[str, Any]) -> AgentSettings:
         limits=limits_from_json(value["limits"]),
         window=window_from_json(value["context_window"]),
         visibility=Visibility(value["visibility"]),
-        # Runs that an earlier release has taken have none.
+        # Runs that an earlier release has taken have none of these.
         agent_ids=tuple(AgentId(str(id_)) for id_ in value.get("agent_ids", ())),
         hooks=tuple(HookSetting(**hook) for hook in value.get("hooks", ())),
         mcp_servers=_bindings_from_json(value.get("mcp_servers", ())),
         time_zone=value.get("time_zone", ""),
+        approvals=approvals_from_json(value.get("approvals", ())),
     )
 
 
@@ -102,6 +105,16 @@ def bindings_to_json(bindings: Sequence[McpBinding]) -> list[JsonObject]:
 
 def _bindings_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[McpBinding, ...]:
     return tuple(McpBinding(each["server"], each["approved"]) for each in value)
+
+
+def approvals_to_json(approvals: Sequence[ToolApproval]) -> list[JsonObject]:
+    """Which tools' calls wait for a person, as JSON."""
+    return [{"tool": each.tool, "mode": each.mode.value} for each in approvals]
+
+
+def approvals_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[ToolApproval, ...]:
+    """Which tools' calls wait for a person, from JSON."""
+    return tuple(ToolApproval(each["tool"], ApprovalMode(each["mode"])) for each in value)
 
 
 def calls_to_json(calls: Sequence[ToolCall]) -> list[JsonObject]:

@@ -45,8 +45,15 @@ SCOPES_OF_SERVICES: Mapping[str, Mapping[Scope, tuple[str, ...]]] = {
         Scope.CHAT: ("CompactSession",),
     },
     "chatmind.agent.v1.RunService": {
-        Scope.READ: ("GetRun", "ListRuns", "ListToolCalls", "ReplayRun", "WatchSession"),
-        Scope.CHAT: ("StartRun", "CancelRun", "RetryRun"),
+        Scope.READ: (
+            "GetRun",
+            "ListRuns",
+            "ListToolCalls",
+            "ListApprovals",
+            "ReplayRun",
+            "WatchSession",
+        ),
+        Scope.CHAT: ("StartRun", "CancelRun", "RetryRun", "ResolveApproval"),
     },
     "chatmind.knowledge.v1.KnowledgeService": {
         Scope.READ: (

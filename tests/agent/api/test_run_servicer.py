@@ -1,6 +1,7 @@
 """RunService over real gRPC and PostgreSQL."""
 
 import asyncio
+import hashlib
 import json
 import random
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 from chatmind.agent.v1 import (
     agent_pb2,
     agent_service_pb2,
+    approval_pb2,
     replay_pb2,
     run_pb2,
     session_pb2,
@@ -19,10 +21,10 @@ from chatmind.agent.v1 import run_service_pb2 as pb
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc import StatusCode, aio
 
-from services.agent.domain.chat import ToolResult
+from services.agent.domain.chat import ToolEffect, ToolResult
 from services.common.ids import new_id
 from services.common.status import failure_of
-from tests.agent.running import ADMIN, BOB, Keys, RunningAgent, running
+from tests.agent.running import ADMIN, ALICE, BOB, STRANGER, Keys, RunningAgent, running
 from tests.agent.scripted_model import Reply, calls, says
 from tests.agent.turns import PlainTool
 from tests.contracts.agent_stores import agent_pool, postgres_stores
@@ -33,6 +35,27 @@ IDLE, FINISHED, CANCELLED = (
     run_pb2.Run.STATE_FINISHED,
     run_pb2.Run.STATE_CANCELLED,
 )
+
+AWAITING = run_pb2.Run.STATE_AWAITING_APPROVAL
+PENDING, APPROVED, EXPIRED = (
+    approval_pb2.Approval.STATE_PENDING,
+    approval_pb2.Approval.STATE_APPROVED,
+    approval_pb2.Approval.STATE_EXPIRED,
+)
+ALWAYS = agent_pb2.ToolApproval.MODE_ALWAYS
+APPROVE, DENY = (
+    pb.ResolveApprovalRequest.DECISION_APPROVE,
+    pb.ResolveApprovalRequest.DECISION_DENY,
+)
+
+
+def approves(approval: approval_pb2.Approval) -> pb.ResolveApprovalRequest:
+    """The request that approves it."""
+    return pb.ResolveApprovalRequest(
+        approval_id=approval.id,
+        decision=APPROVE,
+        arguments_digest=approval.arguments_digest,
+    )
 
 
 async def events(call: Any, count: int) -> list[pb.WatchSessionResponse]:
@@ -381,6 +404,243 @@ class TestListToolCalls:
         ]
         assert f"{run.id}:2:c" == told[2].idempotency_key
         assert (len(first.tool_calls), last.next_page_token) == (2, "")
+
+
+class TestApprovals:
+    """T-X9 and what else becomes of calls that wait for a person, over gRPC and PostgreSQL."""
+
+    async def waiting(self, service: RunningAgent, *replies: Reply) -> run_pb2.Run:
+        """A run of Alice's with a call that waits."""
+        agent = await service.alice.create_agent(
+            tools=["send", "read"],
+            approvals=[agent_pb2.ToolApproval(tool="send", mode=ALWAYS)],
+        )
+        session = await service.alice.create_session(agent.id)
+        service.model.script(calls(("a", "send", '{ "what": "all" }')), *replies)
+        run = await service.alice.say(session.id)
+        return await service.alice.until(run.id, lambda run: run.state == AWAITING)
+
+    async def approval(self, service: RunningAgent, run: run_pb2.Run) -> approval_pb2.Approval:
+        """What it waits for."""
+        listed = await service.alice.call("ListApprovals", pb.ListApprovalsRequest(run_id=run.id))
+        [approval] = listed.approvals
+        assert isinstance(approval, approval_pb2.Approval)
+        return approval
+
+    async def test_an_approved_call_is_made_once_with_what_was_approved(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        send = PlainTool("send", idempotent=False)
+        async with running(tmp_path, empty_tables, tools=[send, PlainTool("read")]) as service:
+            run = await self.waiting(service, says("Sent."))
+            before = await self.approval(service, run)
+            ran_before = list(send.ran)
+            answer = await service.alice.call("ResolveApproval", approves(before))
+            ended = await service.alice.ended(run.id)
+            replay = await service.alice.failure("ResolveApproval", approves(before))
+            messages = await service.alice.messages(run.session_id)
+
+        assert ran_before == []
+        assert (
+            before.state,
+            before.arguments_json,
+            before.tool_name,
+        ) == (PENDING, '{"what":"all"}', "send")
+        digest = hashlib.sha256(f"send\n{before.arguments_json}".encode()).hexdigest()
+        assert digest == before.arguments_digest
+        assert timedelta(minutes=10) == (
+            before.expire_time.ToDatetime() - before.create_time.ToDatetime()
+        )
+        assert (
+            answer.approval.state,
+            answer.approval.resolver_user_id,
+            answer.run.state,
+        ) == (APPROVED, "alice", IDLE)
+        assert (ended.state, send.ran) == (FINISHED, [{"what": "all"}])
+        assert (
+            replay.code,
+            replay.reason,
+        ) == (StatusCode.FAILED_PRECONDITION, "APPROVAL_RESOLVED")
+        assert [each.text for each in messages[1:]] == ["", "found", "Sent."]
+
+    async def test_a_denied_call_is_told_to_the_model(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        send = PlainTool("send")
+        async with running(tmp_path, empty_tables, tools=[send, PlainTool("read")]) as service:
+            run = await self.waiting(service, says("Then not."))
+            approval = await self.approval(service, run)
+            await service.alice.call(
+                "ResolveApproval",
+                pb.ResolveApprovalRequest(
+                    approval_id=approval.id, decision=DENY, comment="not to all"
+                ),
+            )
+            ended = await service.alice.ended(run.id)
+            told = service.model.requests[-1].json["messages"][-1]["content"]
+
+        assert (ended.state, send.ran) == (FINISHED, [])
+        assert told == "Error: denied by the user: not to all"
+
+    async def test_without_an_answer_it_is_denied(self, tmp_path: Path, empty_tables: str) -> None:
+        send = PlainTool("send")
+        async with running(
+            tmp_path, empty_tables, tools=[send, PlainTool("read")], approval_seconds=0.3
+        ) as service:
+            run = await self.waiting(service, says("Nobody said a word."))
+            approval = await self.approval(service, run)
+            ended = await service.alice.ended(run.id)
+            late = await service.alice.failure("ResolveApproval", approves(approval))
+            approval = await self.approval(service, run)
+
+        assert (ended.state, send.ran) == (FINISHED, [])
+        assert (late.code, late.reason) == (StatusCode.FAILED_PRECONDITION, "APPROVAL_EXPIRED")
+        assert approval.state == EXPIRED
+        assert approval.expire_time == approval.resolve_time
+
+    async def test_only_its_user_can_answer_and_only_what_was_asked(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        send = PlainTool("send")
+        async with running(tmp_path, empty_tables, tools=[send, PlainTool("read")]) as service:
+            run = await self.waiting(service)
+            approval = await self.approval(service, run)
+            others = [
+                await service.caller(each).failure("ResolveApproval", approves(approval))
+                for each in (BOB, ADMIN, STRANGER)
+            ]
+            unknown = await service.alice.failure(
+                "ResolveApproval",
+                pb.ResolveApprovalRequest(approval_id=new_id(), decision=DENY),
+            )
+            changed = await service.alice.failure(
+                "ResolveApproval",
+                pb.ResolveApprovalRequest(
+                    approval_id=approval.id, decision=APPROVE, arguments_digest="0" * 64
+                ),
+            )
+            unnamed = await service.alice.failure(
+                "ResolveApproval",
+                pb.ResolveApprovalRequest(approval_id=approval.id, decision=APPROVE),
+            )
+            undecided = await service.alice.failure(
+                "ResolveApproval",
+                pb.ResolveApprovalRequest(
+                    approval_id=approval.id, arguments_digest=approval.arguments_digest
+                ),
+            )
+            still = await self.approval(service, run)
+
+        assert {StatusCode.NOT_FOUND} == {each.code for each in (*others, unknown)}
+        assert (
+            changed.code,
+            changed.reason,
+        ) == (StatusCode.FAILED_PRECONDITION, "APPROVAL_MISMATCH")
+        assert [each.field for each in unnamed.violations] == ["arguments_digest"]
+        assert [each.field for each in undecided.violations] == ["decision"]
+        assert (approval, []) == (still, send.ran)
+
+    async def test_it_outlives_a_restart_of_everything(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        tools = [PlainTool("send"), PlainTool("read")]
+        async with running(tmp_path, empty_tables, tools=tools) as service:
+            run = await self.waiting(service)
+        async with running(tmp_path, empty_tables, tools=tools) as service:
+            service.model.script(says("Sent."))
+            same = await service.alice.run(run.id)
+            await service.alice.call("ResolveApproval", approves(await self.approval(service, run)))
+            ended = await service.alice.ended(run.id)
+
+        assert run == same
+        assert (ended.state, len(tools[0].ran)) == (FINISHED, 1)
+
+    async def test_a_waiting_run_is_stopped_at_once(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        tools = [PlainTool("send"), PlainTool("read")]
+        async with running(tmp_path, empty_tables, tools=tools) as service:
+            run = await self.waiting(service)
+
+            stopped = await service.alice.cancel(run.id)
+
+            approval = await self.approval(service, run)
+            messages = await service.alice.messages(run.session_id)
+        assert (
+            stopped.state,
+            approval.state,
+        ) == (CANCELLED, approval_pb2.Approval.STATE_CANCELLED)
+        assert [each.tool_call_id for each in messages if each.tool_call_id] == ["a"]
+
+    async def test_the_stream_tells_that_it_waits(self, tmp_path: Path, empty_tables: str) -> None:
+        tools = [PlainTool("send"), PlainTool("read")]
+        async with running(tmp_path, empty_tables, tools=tools) as service:
+            run = await self.waiting(service)
+            watch = service.alice.watch(run.session_id, after=0)
+            async with asyncio.timeout(10):
+                while not (event := await watch.read()).HasField("run"):
+                    pass
+            watch.cancel()
+
+        assert (run.id, AWAITING) == (event.run.id, event.run.state)
+
+    async def test_what_a_document_says_makes_outbound_calls_wait(
+        self, tmp_path: Path, empty_tables: str
+    ) -> None:
+        send = PlainTool("send", effect=ToolEffect.OUTBOUND)
+        async with running(tmp_path, empty_tables, tools=[send]) as service:
+            base = service.knowledge.add(ALICE)
+            agent = await service.alice.create_agent(tools=["send"], knowledge_base_ids=[base])
+            session = await service.alice.create_session(agent.id)
+            service.model.script(
+                calls(("a", "send", '{"what": "before"}')),
+                calls(("b", "query_knowledge", '{"query": "backups"}')),
+                calls(("c", "send", '{"what": "after"}')),
+            )
+            run = await service.alice.say(session.id)
+            run = await service.alice.until(run.id, lambda run: run.state == AWAITING)
+            approval = await self.approval(service, run)
+
+        assert send.ran == [{"what": "before"}]
+        assert (approval.tool_call_id, approval.arguments_json) == ("c", '{"what":"after"}')
+
+    async def test_a_page_of_them_can_be_asked_for(self, tmp_path: Path, empty_tables: str) -> None:
+        tools = [PlainTool("send"), PlainTool("read")]
+        async with running(tmp_path, empty_tables, tools=tools) as service:
+            alice = service.alice
+            agent = await alice.create_agent(
+                tools=["send"], approvals=[agent_pb2.ToolApproval(tool="send", mode=ALWAYS)]
+            )
+            session = await alice.create_session(agent.id)
+            service.model.script(calls(*((str(n), "send", f'{{"what": "{n}"}}') for n in (1, 2))))
+            run = await alice.say(session.id)
+            await alice.until(run.id, lambda run: run.state == AWAITING)
+
+            request = pb.ListApprovalsRequest(session_id=session.id, page_size=1)
+            first = await alice.call("ListApprovals", request)
+            request.page_token = first.next_page_token
+            second = await alice.call("ListApprovals", request)
+            request.state = APPROVED
+            foreign = await alice.failure("ListApprovals", request)
+            none = await alice.call(
+                "ListApprovals", pb.ListApprovalsRequest(session_id=session.id, state=APPROVED)
+            )
+
+        assert [each.approvals[0].tool_call_id for each in (first, second)] == ["1", "2"]
+        assert (second.next_page_token, list(none.approvals)) == ("", [])
+        assert foreign.reason == "INVALID_PAGE_TOKEN"
+
+    async def test_an_agent_names_tools_that_there_are(self, service: RunningAgent) -> None:
+        agent = agent_pb2.Agent(
+            display_name="x", approvals=[agent_pb2.ToolApproval(tool="sned", mode=ALWAYS)]
+        )
+
+        failure = await service.alice.failure(
+            "CreateAgent", agent_service_pb2.CreateAgentRequest(agent=agent)
+        )
+
+        assert failure.reason == "UNKNOWN_TOOL"
+        assert [each.field for each in failure.violations] == ["agent.approvals[0].tool"]
 
 
 class TestCase29:

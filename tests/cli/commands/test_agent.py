@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from chatmind.agent.v1 import agent_pb2, hook_pb2, model_pb2
 from google.protobuf.json_format import MessageToDict
 
@@ -215,3 +216,20 @@ class TestMemory:
 
     def test_another_word_is_refused(self, chatmind: Chatmind) -> None:
         assert chatmind("agent", "create", "Guide", "--memory", "all").exit_code == 2
+
+
+class TestApprovals:
+    def test_are_said_tool_by_tool(self, chatmind: Chatmind, state: State) -> None:
+        words = ("--approval", "send=always", "--approval", "look=never")
+        chatmind("agent", "create", "Clerk", *words)
+
+        told = [(each.tool, each.mode) for each in state.agents[-1].approvals]
+        modes = agent_pb2.ToolApproval
+        assert told == [("send", modes.MODE_ALWAYS), ("look", modes.MODE_NEVER)]
+
+    @pytest.mark.parametrize("text", ["send", "=always", "send=sometimes"])
+    def test_anything_else_is_refused(self, chatmind: Chatmind, state: State, text: str) -> None:
+        result = chatmind("agent", "create", "Clerk", "--approval", text)
+
+        assert (result.exit_code, state.agents) == (1, [])
+        assert text in result.stderr

@@ -4,7 +4,7 @@ import json
 import uuid
 
 import pytest
-from chatmind.agent.v1 import agent_pb2, run_pb2, session_pb2
+from chatmind.agent.v1 import agent_pb2, approval_pb2, run_pb2, session_pb2
 from chatmind.gateway.v1 import gateway_service_pb2, message_pb2
 
 from services.common.errors import NotFoundError
@@ -73,6 +73,27 @@ class TestOneMessage:
         state.streams.append([said("", 2, tool_calls=[call]), said("Yes.", 3), FINISHED])
 
         assert chatmind("chat", "Why?").stderr.splitlines()[0] == shown
+
+    def test_without_a_terminal_it_tells_how_to_approve_and_follows(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.approvals = [
+            approval_pb2.Approval(
+                id=OTHER_RUN,
+                tool_name="send",
+                arguments_json='{"to":"bob"}',
+                state=approval_pb2.Approval.STATE_PENDING,
+            )
+        ]
+        state.streams.append(
+            [ran(Update.STATE_AWAITING_APPROVAL, 2), said("Sent.", 3), FINISHED],
+        )
+        result = chatmind("chat", "Send it")
+
+        assert (result.exit_code, result.stdout, state.resolved) == (0, "Sent.\n", [])
+        assert "send is to be called with:" in result.stderr
+        assert '"to": "bob"' in result.stderr
+        assert f"chatmind run approve {RUN_ID}" in result.stderr
 
     def test_a_session_is_continued_without_an_agent(
         self, chatmind: Chatmind, state: State

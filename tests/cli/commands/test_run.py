@@ -1,14 +1,17 @@
 """`chatmind run`."""
 
 import json
+import uuid
 
 import pytest
-from chatmind.agent.v1 import run_pb2
+from chatmind.agent.v1 import approval_pb2, run_pb2, run_service_pb2
 from chatmind.agent.v1.replay_pb2 import Difference, Replay
 
 from tests.cli.conftest import Chatmind
 from tests.cli.gateway import RUN_ID, SESSION_ID, RunState, State
 
+Approval = approval_pb2.Approval
+Resolve = run_service_pb2.ResolveApprovalRequest
 Call = run_pb2.ToolCallRecord
 Run = run_pb2.Run
 
@@ -150,3 +153,59 @@ class TestCalls:
         ]
         scripted = chatmind("run", "calls", RUN_ID, "--json").stdout.splitlines()
         assert [json.loads(line)["tool_call_id"] for line in scripted] == ["c1", "c2", "c3"]
+
+
+class TestApprovals:
+    @pytest.fixture(autouse=True)
+    def waiting(self, state: State) -> None:
+        """Two calls wait, one was denied."""
+        state.approvals = [
+            Approval(
+                id=str(uuid.UUID(int=number)),
+                tool_name="send",
+                arguments_json='{"to":"bob"}',
+                arguments_digest="0" * 64,
+                state=stands,
+            )
+            for number, stands in enumerate(
+                (Approval.STATE_PENDING, Approval.STATE_DENIED, Approval.STATE_PENDING), start=1
+            )
+        ]
+
+    def test_all_are_listed(self, chatmind: Chatmind) -> None:
+        lines = chatmind("run", "approvals", RUN_ID).stdout.splitlines()
+
+        assert [line.split()[1] for line in lines[1:]] == ["pending", "denied", "pending"]
+        assert '{"to":"bob"}' in lines[1]
+
+    def test_those_that_wait_are_approved(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("run", "approve", RUN_ID, "--yes")
+
+        assert result.exit_code == 0
+        assert [each.decision for each in state.resolved] == [Resolve.DECISION_APPROVE] * 2
+        assert '"to": "bob"' in result.stderr
+
+    def test_one_can_be_chosen(self, chatmind: Chatmind, state: State) -> None:
+        chosen = state.approvals[2].id
+        result = chatmind("run", "deny", RUN_ID, chosen, "--comment", "not him")
+
+        assert result.stdout == f"{chosen} is denied\n"
+        [request] = state.resolved
+        assert (request.approval_id, request.decision, request.comment) == (
+            chosen,
+            Resolve.DECISION_DENY,
+            "not him",
+        )
+
+    def test_whoever_does_not_say_yes_has_answered_nothing(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        result = chatmind("run", "approve", RUN_ID, stdin="n\n")
+
+        assert (result.exit_code, state.resolved) == (1, [])
+
+    def test_what_does_not_wait_is_not_answered(self, chatmind: Chatmind, state: State) -> None:
+        result = chatmind("run", "approve", RUN_ID, state.approvals[1].id, "--yes")
+
+        assert (result.exit_code, state.resolved) == (1, [])
+        assert "no such call" in result.stderr

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
+from services.agent.domain.approval_models import Approval
 from services.agent.domain.messages import Message
 from services.agent.domain.models import RunId, SessionId
 from services.agent.domain.run_models import Run
 from services.agent.store.memory.database import MemoryDatabase
-from services.agent.store.postgres.rows import message_of, run_of
+from services.agent.store.postgres.rows import APPROVAL, approval_of, message_of, run_of
 from services.common.clock import now
 from services.common.db import Pool, connection
 from tests.agent.database import empty
@@ -26,6 +27,7 @@ from tests.contracts.simulation.loop import HandLoop
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 
+_SHIFT_APPROVALS = "UPDATE approval SET expire_time = expire_time - $1::interval"
 _SHIFT = "UPDATE run SET lease_until = lease_until - $1::interval WHERE lease_until IS NOT NULL"
 
 
@@ -35,6 +37,7 @@ class Snapshot:
 
     messages: Mapping[SessionId, Sequence[Message]]
     runs: Mapping[RunId, Run]
+    approvals: Sequence[Approval] = ()
 
 
 @dataclass(eq=False)
@@ -120,6 +123,11 @@ class MemoryBackend:
         return Snapshot(
             {session: tuple(said) for session, said in self._database.messages.items()},
             {run_id: stored.run for run_id, stored in self._database.runs.items()},
+            [
+                approval
+                for stored in self._database.runs.values()
+                for approval in self._database.approvals(stored)
+            ],
         )
 
     def close(self) -> None:
@@ -154,14 +162,15 @@ class PostgresBackend:
 
     def pass_time(self, seconds: float) -> None:
         self.jump(seconds)
+        self._loop.do(self._shift(_SHIFT_APPROVALS, seconds))
         self.now += seconds
 
     def jump(self, seconds: float) -> None:
-        async def shift() -> None:
-            async with connection(self._pool) as lent:
-                await lent.execute(_SHIFT, timedelta(seconds=seconds))
+        self._loop.do(self._shift(_SHIFT, seconds))
 
-        self._loop.do(shift())
+    async def _shift(self, statement: str, seconds: float) -> None:
+        async with connection(self._pool) as lent:
+            await lent.execute(statement, timedelta(seconds=seconds))
 
     def snapshot(self) -> Snapshot:
         return self._loop.do(_snapshot(self._pool))
@@ -183,8 +192,10 @@ async def _snapshot(pool: Pool) -> Snapshot:
     async with connection(pool) as lent:
         said = await lent.fetch("SELECT * FROM chat_message ORDER BY session_id, sequence")
         runs = [run_of(row) for row in await lent.fetch("SELECT * FROM run")]
+        asked = await lent.fetch(f"SELECT {APPROVAL} FROM approval ORDER BY session_id, turn, step")
+        approvals = [approval_of(row) for row in asked]
     messages = defaultdict[SessionId, list[Message]](list)
     for row in said:
         message = message_of(row)
         messages[message.session_id].append(message)
-    return Snapshot(messages, {run.id: run for run in runs})
+    return Snapshot(messages, {run.id: run for run in runs}, approvals)

@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from services.agent.domain.approval_models import Approval, Decision
 from services.agent.domain.chat import ModelRequest
-from services.agent.domain.ledger import ToolCallRecord, ToolCallState
+from services.agent.domain.ledger import ToolCallRecord, ToolCallState, idempotency_key
 from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import RunId, RunLimits, SessionId
 from services.agent.domain.run_models import Run, RunState, Usage
@@ -23,12 +24,14 @@ class History:
         accepted: the text of each message that was accepted, by its run.
         limits: of each session's runs.
         effects: how often each call of each tool has had its effect.
+        answers: what was said to questions about calls, by the key of the call.
         last: what was stored.
     """
 
     accepted: dict[RunId, str] = field(default_factory=dict)
     limits: dict[SessionId, RunLimits] = field(default_factory=dict)
     effects: Counter[tuple[str, str]] = field(default_factory=Counter)
+    answers: dict[str, Decision] = field(default_factory=dict)
     last: Snapshot = field(default_factory=lambda: Snapshot({}, {}))
     _said: dict[RunId, int] = field(default_factory=dict)
 
@@ -73,6 +76,9 @@ class History:
         """A tool has its effect."""
         self.effects[tool, key] += 1
         assert not once or self.effects[tool, key] == 1, f"I6: {key} has its effect again"
+        asked = {call_key(each) for each in self.last.approvals}
+        if key in asked:
+            assert self.answers.get(key) is Decision.APPROVE, f"X7: {key} was not approved"
 
     def asked(self, request: ModelRequest) -> None:
         """A model is asked."""
@@ -106,6 +112,11 @@ class History:
         assert run.step_count <= limits.steps + run.attempt, "D10: too many steps"
         if limits.max_tokens is not None:
             assert run.usage.total <= limits.max_tokens, "I8: too many tokens"
+
+
+def call_key(approval: Approval) -> str:
+    """The idempotency key of the call that it is about."""
+    return idempotency_key(approval.run_id, approval.step, approval.question.tool_call_id)
 
 
 def _by_run(found: Snapshot) -> Mapping[RunId, list[Message]]:

@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from services.agent.domain.approval_models import Decision
 from services.agent.domain.errors import QueueFullError, RunInProgressError, RunNotFailedError
 from services.agent.domain.models import RunId, RunLimits, SessionId
 from services.agent.domain.run_models import RunState, WhenBusy
@@ -89,6 +90,12 @@ class AgentMachine(RuleBasedStateMachine):
             case _:
                 self._retry(_nth(self._in_state(RunState.ERROR) or self._runs, pick))
         return self._did(f"user: {wish}")
+
+    @precondition(lambda self: self.world.pending)
+    @rule(pick=PICK, decision=st.sampled_from(Decision))
+    def decide(self, pick: int, decision: Decision) -> None:
+        self.world.decide(_nth(self.world.pending, pick), decision)
+        self._did(f"user: {decision.value}")
 
     @precondition(lambda self: self.world.questions)
     @rule(pick=PICK, reply=st.sampled_from(REPLIES))
@@ -167,6 +174,9 @@ class AgentMachine(RuleBasedStateMachine):
         for _ in range(_ROUNDS_TO_DRAIN):
             self._staff()
             self._let_everything_go_on()
+            self.world.check()
+            for approval in self.world.pending:
+                self.world.decide(approval, Decision.APPROVE)
             if all(run.state.final for run in self.world.snapshot().runs.values()):
                 break
             self.world.pass_time(POLL)

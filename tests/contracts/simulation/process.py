@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
+from services.agent.domain.approval_models import Question
 from services.agent.domain.chat import (
     Ending,
     ModelInfo,
@@ -19,6 +20,7 @@ from services.agent.domain.chat import (
     Provider,
     RunContext,
     ToolContext,
+    ToolEffect,
     ToolResult,
     ToolSpec,
 )
@@ -66,6 +68,7 @@ OPERATIONS = (
     "append_assistant",
     "start_tool_calls",
     "append_tool_results",
+    "park",
     "finish",
 )
 WHEN = ("before", "amid", "after")
@@ -177,6 +180,7 @@ class Process:
             self.world.clock,
             self.host.stores.memories,
             ToolBounds(seconds=TOOL_SECONDS, result_chars=200),
+            approval_time=timedelta(seconds=LEASE),
         )
         worker = Worker(
             WatchedQueue(self, self.host.stores.queue),
@@ -288,7 +292,8 @@ class AskedTool:
     def __init__(self, process: Process, name: str, *, idempotent: bool = False) -> None:
         self._process = process
         schema = object_schema({"n": {"type": "integer"}}, [])
-        self.spec = ToolSpec(name, f"The tool {name}.", schema, idempotent)
+        effect = ToolEffect.READ_ONLY if idempotent else ToolEffect.OUTBOUND
+        self.spec = ToolSpec(name, f"The tool {name}.", schema, idempotent, effect)
 
     async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
         self._process.world.begun(self.spec.name, context)
@@ -361,6 +366,9 @@ class WatchedJournal:
         return await self._process.operate(
             "append_tool_results", lambda: self._journal.append_tool_results(drafts, then=then)
         )
+
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        await self._process.operate("park", lambda: self._journal.park(questions, within=within))
 
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         return await self._process.operate(

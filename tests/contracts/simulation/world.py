@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from hashlib import sha256
 from uuid import NAMESPACE_OID, uuid5
 
+from services.agent.domain.approval_models import Answer, Approval, ApprovalState, Decision
+from services.agent.domain.approvals import Approvals
 from services.agent.domain.chat import ModelRequest, ToolContext
+from services.agent.domain.errors import ApprovalExpiredError
 from services.agent.domain.messages import Message
 from services.agent.domain.models import AgentId, AgentSettings, RunId, RunLimits, SessionId
 from services.agent.domain.run_models import Run, WhenBusy
@@ -16,7 +19,7 @@ from services.common.paging import Page
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE
 from tests.contracts.simulation.backends import Backend, Snapshot
-from tests.contracts.simulation.history import History
+from tests.contracts.simulation.history import History, call_key
 from tests.contracts.simulation.process import Process, Waiting
 
 POLL = 10.0
@@ -48,6 +51,9 @@ class World:
         self._client = backend.host()
         stores = self._client.stores
         self._runs = Runs(stores.runs, sessions=stores.sessions, notifier=self.hints)
+        self._approvals = Approvals(
+            stores.approvals, runs=stores.runs, sessions=stores.sessions, notifier=self.hints
+        )
 
     def session(self, limits: RunLimits) -> SessionId:
         """A new session, with an agent of its own."""
@@ -79,6 +85,21 @@ class World:
         """Put a run that failed back in line."""
         return self._client.loop.do(self._runs.retry(ALICE, run_id))
 
+    def decide(self, approval: Approval, decision: Decision) -> None:
+        """Answer a question, unless it has lapsed meanwhile."""
+        self.history.answers.setdefault(call_key(approval), decision)
+        answer = Answer(decision, approval.question.digest)
+        try:
+            self._client.loop.do(self._approvals.resolve(ALICE, approval.id, answer))
+        except ApprovalExpiredError:
+            self.noted("answered too late")
+
+    @property
+    def pending(self) -> list[Approval]:
+        """Questions that wait for an answer, as things stood when they were last looked at."""
+        asked = self.history.last.approvals
+        return [each for each in asked if each.state is ApprovalState.PENDING]
+
     def snapshot(self) -> Snapshot:
         """All that is stored."""
         return self._backend.snapshot()
@@ -98,6 +119,8 @@ class World:
         }
         with self._broken_noted():
             self.history.check_drained(found, calls)
+        for approval in found.approvals:
+            self.noted(f"approval {approval.state.value}")
         for run in found.runs.values():
             assert run.stop_reason is not None
             self.noted(f"ended {run.stop_reason.value}")

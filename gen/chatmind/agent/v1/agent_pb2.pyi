@@ -70,6 +70,7 @@ class Agent(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     AGENT_IDS_FIELD_NUMBER: _builtins.int
+    APPROVALS_FIELD_NUMBER: _builtins.int
     HOOKS_FIELD_NUMBER: _builtins.int
     MCP_SERVERS_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
@@ -134,6 +135,13 @@ class Agent(_message.Message):
         """
 
     @_builtins.property
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolApproval]:
+        """approvals say which tools wait for a person before each call. A tool that is not named follows its own effect
+        (Tool.effect): what only reads never waits; what changes state or reaches out waits once the run is tainted, that
+        is, once its model is shown what others wrote: results of tools that are not trusted, such as passages of documents.
+        """
+
+    @_builtins.property
     def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentHook]:
         """hooks stand around each of its steps; each name at most once."""
 
@@ -164,13 +172,14 @@ class Agent(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
         agent_ids: _abc.Iterable[_builtins.str] | None = ...,
+        approvals: _abc.Iterable[Global___ToolApproval] | None = ...,
         hooks: _abc.Iterable[Global___AgentHook] | None = ...,
         mcp_servers: _abc.Iterable[_builtins.str] | None = ...,
         time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "limits", b"limits", "options", b"options", "retrieval", b"retrieval", "update_time", b"update_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "mcp_servers", b"mcp_servers", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "time_zone", b"time_zone", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_ids", b"agent_ids", "approvals", b"approvals", "create_time", b"create_time", "description", b"description", "display_name", b"display_name", "hooks", b"hooks", "id", b"id", "knowledge_base_ids", b"knowledge_base_ids", "limits", b"limits", "mcp_servers", b"mcp_servers", "memory_bank_id", b"memory_bank_id", "memory_enabled", b"memory_enabled", "model", b"model", "options", b"options", "owner_user_id", b"owner_user_id", "retrieval", b"retrieval", "system_prompt", b"system_prompt", "time_zone", b"time_zone", "tools", b"tools", "update_time", b"update_time", "visibility", b"visibility", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,6 +220,55 @@ class AgentHook(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
 
 Global___AgentHook: _TypeAlias = AgentHook  # noqa: Y015
+
+@_typing.final
+class ToolApproval(_message.Message):
+    """ToolApproval says whether calls of one tool wait for a person."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Mode:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ToolApproval._Mode.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        MODE_UNSPECIFIED: ToolApproval._Mode.ValueType  # 0
+        """MODE_UNSPECIFIED is refused."""
+        MODE_ALWAYS: ToolApproval._Mode.ValueType  # 1
+        """MODE_ALWAYS: each call waits, also in a run that is not tainted."""
+        MODE_NEVER: ToolApproval._Mode.ValueType  # 2
+        """MODE_NEVER: no call waits, whatever the model has read."""
+
+    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
+        """Mode is whether calls of a tool wait for a person."""
+
+    MODE_UNSPECIFIED: ToolApproval.Mode.ValueType  # 0
+    """MODE_UNSPECIFIED is refused."""
+    MODE_ALWAYS: ToolApproval.Mode.ValueType  # 1
+    """MODE_ALWAYS: each call waits, also in a run that is not tainted."""
+    MODE_NEVER: ToolApproval.Mode.ValueType  # 2
+    """MODE_NEVER: no call waits, whatever the model has read."""
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """tool is the name of one of the agent's tools, or of one that it is given unnamed; no name comes twice."""
+    mode: Global___ToolApproval.Mode.ValueType
+    """mode is whether its calls wait."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        mode: Global___ToolApproval.Mode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolApproval: _TypeAlias = ToolApproval  # noqa: Y015
 
 @_typing.final
 class ModelOptions(_message.Message):

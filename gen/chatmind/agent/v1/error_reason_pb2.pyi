@@ -90,6 +90,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_RUN_NOT_ENDED: _ErrorReason.ValueType  # 27
     """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
+    ERROR_REASON_APPROVAL_RESOLVED: _ErrorReason.ValueType  # 28
+    """ERROR_REASON_APPROVAL_RESOLVED: the approval was answered before, or cancelled with its run; metadata: approval_id,
+    state.
+    """
+    ERROR_REASON_APPROVAL_EXPIRED: _ErrorReason.ValueType  # 29
+    """ERROR_REASON_APPROVAL_EXPIRED: nobody answered the approval in time; metadata: approval_id, expire_time."""
+    ERROR_REASON_APPROVAL_MISMATCH: _ErrorReason.ValueType  # 30
+    """ERROR_REASON_APPROVAL_MISMATCH: the digest is not that of the arguments to be approved; metadata: approval_id."""
     ERROR_REASON_UNKNOWN_HOOK: _ErrorReason.ValueType  # 50
     """ERROR_REASON_UNKNOWN_HOOK: no hook of that name is registered; metadata: hook, known."""
     ERROR_REASON_HOOK_FAILED: _ErrorReason.ValueType  # 51
@@ -182,6 +190,14 @@ with that run's session; metadata: session_id, parent_run_id.
 """
 ERROR_REASON_RUN_NOT_ENDED: ErrorReason.ValueType  # 27
 """ERROR_REASON_RUN_NOT_ENDED: only a run that has ended can be driven anew; metadata: run_id, state."""
+ERROR_REASON_APPROVAL_RESOLVED: ErrorReason.ValueType  # 28
+"""ERROR_REASON_APPROVAL_RESOLVED: the approval was answered before, or cancelled with its run; metadata: approval_id,
+state.
+"""
+ERROR_REASON_APPROVAL_EXPIRED: ErrorReason.ValueType  # 29
+"""ERROR_REASON_APPROVAL_EXPIRED: nobody answered the approval in time; metadata: approval_id, expire_time."""
+ERROR_REASON_APPROVAL_MISMATCH: ErrorReason.ValueType  # 30
+"""ERROR_REASON_APPROVAL_MISMATCH: the digest is not that of the arguments to be approved; metadata: approval_id."""
 ERROR_REASON_UNKNOWN_HOOK: ErrorReason.ValueType  # 50
 """ERROR_REASON_UNKNOWN_HOOK: no hook of that name is registered; metadata: hook, known."""
 ERROR_REASON_HOOK_FAILED: ErrorReason.ValueType  # 51

@@ -79,7 +79,9 @@ class Run(_message.Message):
         STATE_EXECUTING: Run._State.ValueType  # 4
         """STATE_EXECUTING: tools are being run."""
         STATE_AWAITING_APPROVAL: Run._State.ValueType  # 5
-        """STATE_AWAITING_APPROVAL: a tool call waits for a person. Not used yet."""
+        """STATE_AWAITING_APPROVAL: tool calls wait for a person: see ListApprovals. No worker holds it meanwhile, and the
+        time does not count against its max_duration.
+        """
         STATE_FINISHED: Run._State.ValueType  # 6
         """STATE_FINISHED: it ended with an answer; stop_reason tells whether the answer is whole."""
         STATE_ERROR: Run._State.ValueType  # 7
@@ -101,7 +103,9 @@ class Run(_message.Message):
     STATE_EXECUTING: Run.State.ValueType  # 4
     """STATE_EXECUTING: tools are being run."""
     STATE_AWAITING_APPROVAL: Run.State.ValueType  # 5
-    """STATE_AWAITING_APPROVAL: a tool call waits for a person. Not used yet."""
+    """STATE_AWAITING_APPROVAL: tool calls wait for a person: see ListApprovals. No worker holds it meanwhile, and the
+    time does not count against its max_duration.
+    """
     STATE_FINISHED: Run.State.ValueType  # 6
     """STATE_FINISHED: it ended with an answer; stop_reason tells whether the answer is whole."""
     STATE_ERROR: Run.State.ValueType  # 7

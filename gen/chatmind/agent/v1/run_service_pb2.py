@@ -23,13 +23,14 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from chatmind.agent.v1 import approval_pb2 as chatmind_dot_agent_dot_v1_dot_approval__pb2
 from chatmind.agent.v1 import replay_pb2 as chatmind_dot_agent_dot_v1_dot_replay__pb2
 from chatmind.agent.v1 import run_pb2 as chatmind_dot_agent_dot_v1_dot_run__pb2
 from chatmind.agent.v1 import session_pb2 as chatmind_dot_agent_dot_v1_dot_session__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#chatmind/agent/v1/run_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1e\x63hatmind/agent/v1/replay.proto\x1a\x1b\x63hatmind/agent/v1/run.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\x0fStartRunRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x19\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x38\n\twhen_busy\x18\x04 \x01(\x0e\x32\x1b.chatmind.agent.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\"d\n\x10StartRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\x12+\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.Message\")\n\rGetRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"i\n\x0fListRunsRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"Q\n\x10ListRunsResponse\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.chatmind.agent.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"+\n\x0fRetryRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"7\n\x10RetryRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"e\n\x10ReplayRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x37\n\x05\x61gent\x18\x02 \x01(\x0e\x32\x1e.chatmind.agent.v1.ReplayAgentB\x08\xbaH\x05\x82\x01\x02\x10\x01\">\n\x11ReplayRunResponse\x12)\n\x06replay\x18\x01 \x01(\x0b\x32\x19.chatmind.agent.v1.Replay\"j\n\x14ListToolCallsRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"g\n\x15ListToolCallsResponse\x12\x35\n\ntool_calls\x18\x01 \x03(\x0b\x32!.chatmind.agent.v1.ToolCallRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"l\n\x13WatchSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\xf0\x01\n\x14WatchSessionResponse\x12-\n\x07message\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x02 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12,\n\x07go_away\x18\x05 \x01(\x0b\x32\x19.chatmind.agent.v1.GoAwayH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\"l\n\x14WatchSessionsRequest\x12\x34\n\x07watches\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.WatchB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x1e\n\x0bunwatch_ids\x18\x02 \x03(\x03\x42\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\xb9\x01\n\x05Watch\x12\x10\n\x08watch_id\x18\x01 \x01(\x03\x12 \n\x0eidentity_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80@\x12\x1c\n\nsession_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12%\n\x0copen_run_ids\x18\x05 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x64\"\x05r\x03\xb0\x01\x01\x42\x11\n\x0f_after_sequence\"\\\n\x15WatchSessionsResponse\x12/\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1f.chatmind.agent.v1.WatchedEvent\x12\x12\n\ngoing_away\x18\x02 \x01(\x08\"\xdf\x01\n\x0cWatchedEvent\x12\x11\n\twatch_ids\x18\x01 \x03(\x03\x12-\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x03 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12\x10\n\x06status\x18\x05 \x01(\x0cH\x00\x12\x18\n\x10through_sequence\x18\x06 \x01(\x03\x42\x07\n\x05\x65vent\"\'\n\x06GoAway\x12\x1d\n\x15resume_after_sequence\x18\x01 \x01(\x03\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*`\n\x0bReplayAgent\x12\x1c\n\x18REPLAY_AGENT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLAY_AGENT_RECORDED\x10\x01\x12\x18\n\x14REPLAY_AGENT_CURRENT\x10\x02\x32\xb9\x06\n\nRunService\x12S\n\x08StartRun\x12\".chatmind.agent.v1.StartRunRequest\x1a#.chatmind.agent.v1.StartRunResponse\x12M\n\x06GetRun\x12 .chatmind.agent.v1.GetRunRequest\x1a!.chatmind.agent.v1.GetRunResponse\x12S\n\x08ListRuns\x12\".chatmind.agent.v1.ListRunsRequest\x1a#.chatmind.agent.v1.ListRunsResponse\x12V\n\tCancelRun\x12#.chatmind.agent.v1.CancelRunRequest\x1a$.chatmind.agent.v1.CancelRunResponse\x12S\n\x08RetryRun\x12\".chatmind.agent.v1.RetryRunRequest\x1a#.chatmind.agent.v1.RetryRunResponse\x12V\n\tReplayRun\x12#.chatmind.agent.v1.ReplayRunRequest\x1a$.chatmind.agent.v1.ReplayRunResponse\x12\x62\n\rListToolCalls\x12\'.chatmind.agent.v1.ListToolCallsRequest\x1a(.chatmind.agent.v1.ListToolCallsResponse\x12\x61\n\x0cWatchSession\x12&.chatmind.agent.v1.WatchSessionRequest\x1a\'.chatmind.agent.v1.WatchSessionResponse0\x01\x12\x66\n\rWatchSessions\x12\'.chatmind.agent.v1.WatchSessionsRequest\x1a(.chatmind.agent.v1.WatchSessionsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#chatmind/agent/v1/run_service.proto\x12\x11\x63hatmind.agent.v1\x1a\x1b\x62uf/validate/validate.proto\x1a chatmind/agent/v1/approval.proto\x1a\x1e\x63hatmind/agent/v1/replay.proto\x1a\x1b\x63hatmind/agent/v1/run.proto\x1a\x1f\x63hatmind/agent/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n\x0fStartRunRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x19\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01(\x80\x80@\x12\x1f\n\nrequest_id\x18\x03 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x38\n\twhen_busy\x18\x04 \x01(\x0e\x32\x1b.chatmind.agent.v1.WhenBusyB\x08\xbaH\x05\x82\x01\x02\x10\x01\"d\n\x10StartRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\x12+\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.Message\")\n\rGetRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"5\n\x0eGetRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"i\n\x0fListRunsRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"Q\n\x10ListRunsResponse\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.chatmind.agent.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x10\x43\x61ncelRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"+\n\x0fRetryRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\"7\n\x10RetryRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"e\n\x10ReplayRunRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x37\n\x05\x61gent\x18\x02 \x01(\x0e\x32\x1e.chatmind.agent.v1.ReplayAgentB\x08\xbaH\x05\x82\x01\x02\x10\x01\">\n\x11ReplayRunResponse\x12)\n\x06replay\x18\x01 \x01(\x0b\x32\x19.chatmind.agent.v1.Replay\"j\n\x14ListToolCallsRequest\x12\x18\n\x06run_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"g\n\x15ListToolCallsResponse\x12\x35\n\ntool_calls\x18\x01 \x03(\x0b\x32!.chatmind.agent.v1.ToolCallRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xca\x01\n\x14ListApprovalsRequest\x12\x1f\n\nsession_id\x18\x01 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12\x1b\n\x06run_id\x18\x02 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\x12:\n\x05state\x18\x03 \x01(\x0e\x32!.chatmind.agent.v1.Approval.StateB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x1a\n\tpage_size\x18\x04 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03(\x80\x10\"`\n\x15ListApprovalsResponse\x12.\n\tapprovals\x18\x01 \x03(\x0b\x32\x1b.chatmind.agent.v1.Approval\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc8\x02\n\x16ResolveApprovalRequest\x12\x1d\n\x0b\x61pproval_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12P\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x32.chatmind.agent.v1.ResolveApprovalRequest.DecisionB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x32\n\x10\x61rguments_digest\x18\x03 \x01(\tB\x18\xbaH\x15r\x10\x32\x0e^[0-9a-f]{64}$\xd8\x01\x01\x12\x19\n\x07\x63omment\x18\x04 \x01(\tB\x08\xbaH\x05r\x03(\xd0\x0f\x12\x1f\n\nrequest_id\x18\x05 \x01(\tB\x0b\xbaH\x08r\x03\xb0\x01\x01\xd8\x01\x01\"M\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44\x45\x43ISION_APPROVE\x10\x01\x12\x11\n\rDECISION_DENY\x10\x02\"m\n\x17ResolveApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.chatmind.agent.v1.Approval\x12#\n\x03run\x18\x02 \x01(\x0b\x32\x16.chatmind.agent.v1.Run\"l\n\x13WatchSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"\xf0\x01\n\x14WatchSessionResponse\x12-\n\x07message\x18\x01 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x02 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12,\n\x07go_away\x18\x05 \x01(\x0b\x32\x19.chatmind.agent.v1.GoAwayH\x00\x12\x18\n\x10through_sequence\x18\x04 \x01(\x03\x42\x07\n\x05\x65vent\"l\n\x14WatchSessionsRequest\x12\x34\n\x07watches\x18\x01 \x03(\x0b\x32\x18.chatmind.agent.v1.WatchB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x1e\n\x0bunwatch_ids\x18\x02 \x03(\x03\x42\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\"\xb9\x01\n\x05Watch\x12\x10\n\x08watch_id\x18\x01 \x01(\x03\x12 \n\x0eidentity_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03(\x80@\x12\x1c\n\nsession_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\xb0\x01\x01\x12$\n\x0e\x61\x66ter_sequence\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12%\n\x0copen_run_ids\x18\x05 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x64\"\x05r\x03\xb0\x01\x01\x42\x11\n\x0f_after_sequence\"\\\n\x15WatchSessionsResponse\x12/\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1f.chatmind.agent.v1.WatchedEvent\x12\x12\n\ngoing_away\x18\x02 \x01(\x08\"\xdf\x01\n\x0cWatchedEvent\x12\x11\n\twatch_ids\x18\x01 \x03(\x03\x12-\n\x07message\x18\x02 \x01(\x0b\x32\x1a.chatmind.agent.v1.MessageH\x00\x12%\n\x03run\x18\x03 \x01(\x0b\x32\x16.chatmind.agent.v1.RunH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.chatmind.agent.v1.HeartbeatH\x00\x12\x10\n\x06status\x18\x05 \x01(\x0cH\x00\x12\x18\n\x10through_sequence\x18\x06 \x01(\x03\x42\x07\n\x05\x65vent\"\'\n\x06GoAway\x12\x1d\n\x15resume_after_sequence\x18\x01 \x01(\x03\"5\n\tHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*`\n\x0bReplayAgent\x12\x1c\n\x18REPLAY_AGENT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLAY_AGENT_RECORDED\x10\x01\x12\x18\n\x14REPLAY_AGENT_CURRENT\x10\x02\x32\x87\x08\n\nRunService\x12S\n\x08StartRun\x12\".chatmind.agent.v1.StartRunRequest\x1a#.chatmind.agent.v1.StartRunResponse\x12M\n\x06GetRun\x12 .chatmind.agent.v1.GetRunRequest\x1a!.chatmind.agent.v1.GetRunResponse\x12S\n\x08ListRuns\x12\".chatmind.agent.v1.ListRunsRequest\x1a#.chatmind.agent.v1.ListRunsResponse\x12V\n\tCancelRun\x12#.chatmind.agent.v1.CancelRunRequest\x1a$.chatmind.agent.v1.CancelRunResponse\x12S\n\x08RetryRun\x12\".chatmind.agent.v1.RetryRunRequest\x1a#.chatmind.agent.v1.RetryRunResponse\x12V\n\tReplayRun\x12#.chatmind.agent.v1.ReplayRunRequest\x1a$.chatmind.agent.v1.ReplayRunResponse\x12\x62\n\rListToolCalls\x12\'.chatmind.agent.v1.ListToolCallsRequest\x1a(.chatmind.agent.v1.ListToolCallsResponse\x12\x62\n\rListApprovals\x12\'.chatmind.agent.v1.ListApprovalsRequest\x1a(.chatmind.agent.v1.ListApprovalsResponse\x12h\n\x0fResolveApproval\x12).chatmind.agent.v1.ResolveApprovalRequest\x1a*.chatmind.agent.v1.ResolveApprovalResponse\x12\x61\n\x0cWatchSession\x12&.chatmind.agent.v1.WatchSessionRequest\x1a\'.chatmind.agent.v1.WatchSessionResponse0\x01\x12\x66\n\rWatchSessions\x12\'.chatmind.agent.v1.WatchSessionsRequest\x1a(.chatmind.agent.v1.WatchSessionsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -66,6 +67,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTTOOLCALLSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003(\200\020'
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['session_id']._loaded_options = None
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\010r\003\260\001\001\330\001\001'
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['run_id']._loaded_options = None
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['run_id']._serialized_options = b'\272H\010r\003\260\001\001\330\001\001'
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['state']._loaded_options = None
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['state']._serialized_options = b'\272H\005\202\001\002\020\001'
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\004\032\002(\000'
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTAPPROVALSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003(\200\020'
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['approval_id']._loaded_options = None
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['approval_id']._serialized_options = b'\272H\005r\003\260\001\001'
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['decision']._loaded_options = None
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['decision']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['arguments_digest']._loaded_options = None
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['arguments_digest']._serialized_options = b'\272H\025r\0202\016^[0-9a-f]{64}$\330\001\001'
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['comment']._loaded_options = None
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['comment']._serialized_options = b'\272H\005r\003(\320\017'
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['request_id']._loaded_options = None
+  _globals['_RESOLVEAPPROVALREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\010r\003\260\001\001\330\001\001'
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['session_id']._loaded_options = None
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['session_id']._serialized_options = b'\272H\005r\003\260\001\001'
   _globals['_WATCHSESSIONREQUEST'].fields_by_name['after_sequence']._loaded_options = None
@@ -82,52 +103,62 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCH'].fields_by_name['after_sequence']._serialized_options = b'\272H\004\"\002(\000'
   _globals['_WATCH'].fields_by_name['open_run_ids']._loaded_options = None
   _globals['_WATCH'].fields_by_name['open_run_ids']._serialized_options = b'\272H\014\222\001\t\020d\"\005r\003\260\001\001'
-  _globals['_REPLAYAGENT']._serialized_start=2425
-  _globals['_REPLAYAGENT']._serialized_end=2521
-  _globals['_STARTRUNREQUEST']._serialized_start=215
-  _globals['_STARTRUNREQUEST']._serialized_end=380
-  _globals['_STARTRUNRESPONSE']._serialized_start=382
-  _globals['_STARTRUNRESPONSE']._serialized_end=482
-  _globals['_GETRUNREQUEST']._serialized_start=484
-  _globals['_GETRUNREQUEST']._serialized_end=525
-  _globals['_GETRUNRESPONSE']._serialized_start=527
-  _globals['_GETRUNRESPONSE']._serialized_end=580
-  _globals['_LISTRUNSREQUEST']._serialized_start=582
-  _globals['_LISTRUNSREQUEST']._serialized_end=687
-  _globals['_LISTRUNSRESPONSE']._serialized_start=689
-  _globals['_LISTRUNSRESPONSE']._serialized_end=770
-  _globals['_CANCELRUNREQUEST']._serialized_start=772
-  _globals['_CANCELRUNREQUEST']._serialized_end=816
-  _globals['_CANCELRUNRESPONSE']._serialized_start=818
-  _globals['_CANCELRUNRESPONSE']._serialized_end=874
-  _globals['_RETRYRUNREQUEST']._serialized_start=876
-  _globals['_RETRYRUNREQUEST']._serialized_end=919
-  _globals['_RETRYRUNRESPONSE']._serialized_start=921
-  _globals['_RETRYRUNRESPONSE']._serialized_end=976
-  _globals['_REPLAYRUNREQUEST']._serialized_start=978
-  _globals['_REPLAYRUNREQUEST']._serialized_end=1079
-  _globals['_REPLAYRUNRESPONSE']._serialized_start=1081
-  _globals['_REPLAYRUNRESPONSE']._serialized_end=1143
-  _globals['_LISTTOOLCALLSREQUEST']._serialized_start=1145
-  _globals['_LISTTOOLCALLSREQUEST']._serialized_end=1251
-  _globals['_LISTTOOLCALLSRESPONSE']._serialized_start=1253
-  _globals['_LISTTOOLCALLSRESPONSE']._serialized_end=1356
-  _globals['_WATCHSESSIONREQUEST']._serialized_start=1358
-  _globals['_WATCHSESSIONREQUEST']._serialized_end=1466
-  _globals['_WATCHSESSIONRESPONSE']._serialized_start=1469
-  _globals['_WATCHSESSIONRESPONSE']._serialized_end=1709
-  _globals['_WATCHSESSIONSREQUEST']._serialized_start=1711
-  _globals['_WATCHSESSIONSREQUEST']._serialized_end=1819
-  _globals['_WATCH']._serialized_start=1822
-  _globals['_WATCH']._serialized_end=2007
-  _globals['_WATCHSESSIONSRESPONSE']._serialized_start=2009
-  _globals['_WATCHSESSIONSRESPONSE']._serialized_end=2101
-  _globals['_WATCHEDEVENT']._serialized_start=2104
-  _globals['_WATCHEDEVENT']._serialized_end=2327
-  _globals['_GOAWAY']._serialized_start=2329
-  _globals['_GOAWAY']._serialized_end=2368
-  _globals['_HEARTBEAT']._serialized_start=2370
-  _globals['_HEARTBEAT']._serialized_end=2423
-  _globals['_RUNSERVICE']._serialized_start=2524
-  _globals['_RUNSERVICE']._serialized_end=3349
+  _globals['_REPLAYAGENT']._serialized_start=3204
+  _globals['_REPLAYAGENT']._serialized_end=3300
+  _globals['_STARTRUNREQUEST']._serialized_start=249
+  _globals['_STARTRUNREQUEST']._serialized_end=414
+  _globals['_STARTRUNRESPONSE']._serialized_start=416
+  _globals['_STARTRUNRESPONSE']._serialized_end=516
+  _globals['_GETRUNREQUEST']._serialized_start=518
+  _globals['_GETRUNREQUEST']._serialized_end=559
+  _globals['_GETRUNRESPONSE']._serialized_start=561
+  _globals['_GETRUNRESPONSE']._serialized_end=614
+  _globals['_LISTRUNSREQUEST']._serialized_start=616
+  _globals['_LISTRUNSREQUEST']._serialized_end=721
+  _globals['_LISTRUNSRESPONSE']._serialized_start=723
+  _globals['_LISTRUNSRESPONSE']._serialized_end=804
+  _globals['_CANCELRUNREQUEST']._serialized_start=806
+  _globals['_CANCELRUNREQUEST']._serialized_end=850
+  _globals['_CANCELRUNRESPONSE']._serialized_start=852
+  _globals['_CANCELRUNRESPONSE']._serialized_end=908
+  _globals['_RETRYRUNREQUEST']._serialized_start=910
+  _globals['_RETRYRUNREQUEST']._serialized_end=953
+  _globals['_RETRYRUNRESPONSE']._serialized_start=955
+  _globals['_RETRYRUNRESPONSE']._serialized_end=1010
+  _globals['_REPLAYRUNREQUEST']._serialized_start=1012
+  _globals['_REPLAYRUNREQUEST']._serialized_end=1113
+  _globals['_REPLAYRUNRESPONSE']._serialized_start=1115
+  _globals['_REPLAYRUNRESPONSE']._serialized_end=1177
+  _globals['_LISTTOOLCALLSREQUEST']._serialized_start=1179
+  _globals['_LISTTOOLCALLSREQUEST']._serialized_end=1285
+  _globals['_LISTTOOLCALLSRESPONSE']._serialized_start=1287
+  _globals['_LISTTOOLCALLSRESPONSE']._serialized_end=1390
+  _globals['_LISTAPPROVALSREQUEST']._serialized_start=1393
+  _globals['_LISTAPPROVALSREQUEST']._serialized_end=1595
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=1597
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=1693
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_start=1696
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_end=2024
+  _globals['_RESOLVEAPPROVALREQUEST_DECISION']._serialized_start=1947
+  _globals['_RESOLVEAPPROVALREQUEST_DECISION']._serialized_end=2024
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_start=2026
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_end=2135
+  _globals['_WATCHSESSIONREQUEST']._serialized_start=2137
+  _globals['_WATCHSESSIONREQUEST']._serialized_end=2245
+  _globals['_WATCHSESSIONRESPONSE']._serialized_start=2248
+  _globals['_WATCHSESSIONRESPONSE']._serialized_end=2488
+  _globals['_WATCHSESSIONSREQUEST']._serialized_start=2490
+  _globals['_WATCHSESSIONSREQUEST']._serialized_end=2598
+  _globals['_WATCH']._serialized_start=2601
+  _globals['_WATCH']._serialized_end=2786
+  _globals['_WATCHSESSIONSRESPONSE']._serialized_start=2788
+  _globals['_WATCHSESSIONSRESPONSE']._serialized_end=2880
+  _globals['_WATCHEDEVENT']._serialized_start=2883
+  _globals['_WATCHEDEVENT']._serialized_end=3106
+  _globals['_GOAWAY']._serialized_start=3108
+  _globals['_GOAWAY']._serialized_end=3147
+  _globals['_HEARTBEAT']._serialized_start=3149
+  _globals['_HEARTBEAT']._serialized_end=3202
+  _globals['_RUNSERVICE']._serialized_start=3303
+  _globals['_RUNSERVICE']._serialized_end=4334
 # @@protoc_insertion_point(module_scope)

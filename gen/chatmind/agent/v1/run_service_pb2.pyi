@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from chatmind.agent.v1 import approval_pb2 as _approval_pb2
 from chatmind.agent.v1 import replay_pb2 as _replay_pb2
 from chatmind.agent.v1 import run_pb2 as _run_pb2
 from chatmind.agent.v1 import session_pb2 as _session_pb2
@@ -414,6 +415,165 @@ class ListToolCallsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListToolCallsResponse: _TypeAlias = ListToolCallsResponse  # noqa: Y015
+
+@_typing.final
+class ListApprovalsRequest(_message.Message):
+    """ListApprovalsRequest asks for a page of the approvals of a session or of a run; one of both is named."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """session_id is the session."""
+    run_id: _builtins.str
+    """run_id is the run."""
+    state: _approval_pb2.Approval.State.ValueType
+    """state keeps those that stand so; unspecified keeps all."""
+    page_size: _builtins.int
+    """page_size is how many to return at most; 0 means 50, more than 50 means 50."""
+    page_token: _builtins.str
+    """page_token is next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        state: _approval_pb2.Approval.State.ValueType = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApprovalsRequest: _TypeAlias = ListApprovalsRequest  # noqa: Y015
+
+@_typing.final
+class ListApprovalsResponse(_message.Message):
+    """ListApprovalsResponse carries a page of approvals."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPROVALS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """next_page_token asks for the next page; empty on the last."""
+    @_builtins.property
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_approval_pb2.Approval]:
+        """approvals are the page."""
+
+    def __init__(
+        self,
+        *,
+        approvals: _abc.Iterable[_approval_pb2.Approval] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApprovalsResponse: _TypeAlias = ListApprovalsResponse  # noqa: Y015
+
+@_typing.final
+class ResolveApprovalRequest(_message.Message):
+    """ResolveApprovalRequest answers an approval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Decision:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _DecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ResolveApprovalRequest._Decision.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        DECISION_UNSPECIFIED: ResolveApprovalRequest._Decision.ValueType  # 0
+        """DECISION_UNSPECIFIED is refused."""
+        DECISION_APPROVE: ResolveApprovalRequest._Decision.ValueType  # 1
+        """DECISION_APPROVE: the call may be made, once, with these arguments."""
+        DECISION_DENY: ResolveApprovalRequest._Decision.ValueType  # 2
+        """DECISION_DENY: the call is not made."""
+
+    class Decision(_Decision, metaclass=_DecisionEnumTypeWrapper):
+        """Decision is the answer to an approval."""
+
+    DECISION_UNSPECIFIED: ResolveApprovalRequest.Decision.ValueType  # 0
+    """DECISION_UNSPECIFIED is refused."""
+    DECISION_APPROVE: ResolveApprovalRequest.Decision.ValueType  # 1
+    """DECISION_APPROVE: the call may be made, once, with these arguments."""
+    DECISION_DENY: ResolveApprovalRequest.Decision.ValueType  # 2
+    """DECISION_DENY: the call is not made."""
+
+    APPROVAL_ID_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    approval_id: _builtins.str
+    """approval_id is the approval."""
+    decision: Global___ResolveApprovalRequest.Decision.ValueType
+    """decision is the answer."""
+    arguments_digest: _builtins.str
+    """arguments_digest is that of the arguments that were decided on. Required to APPROVE; where it is given, it has to be
+    the approval's.
+    """
+    comment: _builtins.str
+    """comment says more; the model reads it where the call is denied. At most 2000 bytes."""
+    request_id: _builtins.str
+    """request_id makes the call safe to repeat."""
+    def __init__(
+        self,
+        *,
+        approval_id: _builtins.str = ...,
+        decision: Global___ResolveApprovalRequest.Decision.ValueType = ...,
+        arguments_digest: _builtins.str = ...,
+        comment: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_id", b"approval_id", "arguments_digest", b"arguments_digest", "comment", b"comment", "decision", b"decision", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveApprovalRequest: _TypeAlias = ResolveApprovalRequest  # noqa: Y015
+
+@_typing.final
+class ResolveApprovalResponse(_message.Message):
+    """ResolveApprovalResponse carries what was answered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def approval(self) -> _approval_pb2.Approval:
+        """approval is how it stands now."""
+
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """run is how its run stands now."""
+
+    def __init__(
+        self,
+        *,
+        approval: _approval_pb2.Approval | None = ...,
+        run: _run_pb2.Run | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveApprovalResponse: _TypeAlias = ResolveApprovalResponse  # noqa: Y015
 
 @_typing.final
 class WatchSessionRequest(_message.Message):

@@ -71,6 +71,16 @@ class RunServiceStub:
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
                 response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
                 _registered_method=True)
+        self.ListApprovals = channel.unary_unary(
+                '/chatmind.agent.v1.RunService/ListApprovals',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsResponse.FromString,
+                _registered_method=True)
+        self.ResolveApproval = channel.unary_unary(
+                '/chatmind.agent.v1.RunService/ResolveApproval',
+                request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalRequest.SerializeToString,
+                response_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalResponse.FromString,
+                _registered_method=True)
         self.WatchSession = channel.unary_stream(
                 '/chatmind.agent.v1.RunService/WatchSession',
                 request_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.WatchSessionRequest.SerializeToString,
@@ -148,6 +158,23 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListApprovals(self, request, context):
+        """ListApprovals returns the approvals of a session, or of a run, in the order in which the model asked for the calls.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveApproval(self, request, context):
+        """ResolveApproval answers a pending approval. Only the user of the run can do so, and once; a call that carries a
+        request_id can be repeated. As soon as all of a run's approvals are answered, the run goes on.
+        Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with APPROVAL_RESOLVED,
+        APPROVAL_EXPIRED, APPROVAL_MISMATCH.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchSession(self, request, context):
         """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
         heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
@@ -204,6 +231,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListToolCalls,
                     request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.FromString,
                     response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.SerializeToString,
+            ),
+            'ListApprovals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListApprovals,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsResponse.SerializeToString,
+            ),
+            'ResolveApproval': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveApproval,
+                    request_deserializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalRequest.FromString,
+                    response_serializer=chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalResponse.SerializeToString,
             ),
             'WatchSession': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSession,
@@ -407,6 +444,60 @@ class RunService:
             '/chatmind.agent.v1.RunService/ListToolCalls',
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
             chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListApprovals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.RunService/ListApprovals',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ListApprovalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveApproval(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/chatmind.agent.v1.RunService/ResolveApproval',
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalRequest.SerializeToString,
+            chatmind_dot_agent_dot_v1_dot_run__service__pb2.ResolveApprovalResponse.FromString,
             options,
             channel_credentials,
             insecure,

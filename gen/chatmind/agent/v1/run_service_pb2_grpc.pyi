@@ -63,6 +63,14 @@ class RunServiceStub:
     """
     ListToolCalls: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
+    ListApprovals: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListApprovalsRequest, _run_service_pb2.ListApprovalsResponse]
+    """ListApprovals returns the approvals of a session, or of a run, in the order in which the model asked for the calls."""
+    ResolveApproval: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ResolveApprovalRequest, _run_service_pb2.ResolveApprovalResponse]
+    """ResolveApproval answers a pending approval. Only the user of the run can do so, and once; a call that carries a
+    request_id can be repeated. As soon as all of a run's approvals are answered, the run goes on.
+    Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with APPROVAL_RESOLVED,
+    APPROVAL_EXPIRED, APPROVAL_MISMATCH.
+    """
     WatchSession: _grpc.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
     heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
@@ -110,6 +118,14 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     ListToolCalls: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
     """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
+    ListApprovals: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListApprovalsRequest, _run_service_pb2.ListApprovalsResponse]  # type: ignore[assignment]
+    """ListApprovals returns the approvals of a session, or of a run, in the order in which the model asked for the calls."""
+    ResolveApproval: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ResolveApprovalRequest, _run_service_pb2.ResolveApprovalResponse]  # type: ignore[assignment]
+    """ResolveApproval answers a pending approval. Only the user of the run can do so, and once; a call that carries a
+    request_id can be repeated. As soon as all of a run's approvals are answered, the run goes on.
+    Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with APPROVAL_RESOLVED,
+    APPROVAL_EXPIRED, APPROVAL_MISMATCH.
+    """
     WatchSession: _aio.UnaryStreamMultiCallable[_run_service_pb2.WatchSessionRequest, _run_service_pb2.WatchSessionResponse]  # type: ignore[assignment]
     """WatchSession sends the session's messages after a sequence, then everything that follows, with run states and
     heartbeats between. On shutdown it ends well, with go_away as its last event: resume elsewhere.
@@ -196,6 +212,26 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ListToolCallsResponse, _abc.Awaitable[_run_service_pb2.ListToolCallsResponse]]:
         """ListToolCalls returns what became of a run's tool calls, in the order in which the model asked for them."""
+
+    @_abc_1.abstractmethod
+    def ListApprovals(
+        self,
+        request: _run_service_pb2.ListApprovalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ListApprovalsResponse, _abc.Awaitable[_run_service_pb2.ListApprovalsResponse]]:
+        """ListApprovals returns the approvals of a session, or of a run, in the order in which the model asked for the calls."""
+
+    @_abc_1.abstractmethod
+    def ResolveApproval(
+        self,
+        request: _run_service_pb2.ResolveApprovalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ResolveApprovalResponse, _abc.Awaitable[_run_service_pb2.ResolveApprovalResponse]]:
+        """ResolveApproval answers a pending approval. Only the user of the run can do so, and once; a call that carries a
+        request_id can be repeated. As soon as all of a run's approvals are answered, the run goes on.
+        Errors include: ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with APPROVAL_RESOLVED,
+        APPROVAL_EXPIRED, APPROVAL_MISMATCH.
+        """
 
     @_abc_1.abstractmethod
     def WatchSession(

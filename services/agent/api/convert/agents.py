@@ -1,6 +1,6 @@
 """Agents, tools and models between the wire and the domain."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from chatmind.agent.v1 import agent_pb2, model_pb2, tool_pb2
@@ -22,11 +22,13 @@ from services.agent.domain.models import (
     Agent,
     AgentId,
     AgentSettings,
+    ApprovalMode,
     KnowledgeBaseId,
     McpBinding,
     ModelOptions,
     Retrieval,
     RunLimits,
+    ToolApproval,
     Visibility,
 )
 from services.agent.domain.patch import paths
@@ -38,6 +40,7 @@ from services.common.convert import (
     to_paths,
     to_text,
 )
+from services.common.errors import InvalidArgumentError
 
 _VISIBILITIES: Final = {
     agent_pb2.VISIBILITY_UNSPECIFIED: Visibility.PRIVATE,
@@ -48,6 +51,11 @@ _FROM_VISIBILITY: Final = {
     Visibility.PRIVATE: agent_pb2.VISIBILITY_PRIVATE,
     Visibility.TENANT: agent_pb2.VISIBILITY_TENANT,
 }
+_MODES: Final = {
+    agent_pb2.ToolApproval.MODE_ALWAYS: ApprovalMode.ALWAYS,
+    agent_pb2.ToolApproval.MODE_NEVER: ApprovalMode.NEVER,
+}
+_FROM_MODE: Final = {mode: value for value, mode in _MODES.items()}
 _PROVIDERS: Final = {
     Provider.OPENAI: model_pb2.Model.PROVIDER_OPENAI,
     Provider.OFFLINE: model_pb2.Model.PROVIDER_OFFLINE,
@@ -95,6 +103,7 @@ def to_settings(agent: agent_pb2.Agent) -> AgentSettings:
         hooks=to_hooks(agent.hooks),
         mcp_servers=tuple(map(McpBinding, agent.mcp_servers)),
         time_zone=to_time_zone(agent.time_zone, field="agent.time_zone"),
+        approvals=_to_approvals(agent.approvals),
     )
 
 
@@ -137,6 +146,10 @@ def from_agent(value: Agent) -> agent_pb2.Agent:
         window=from_window(kept.window),
         visibility=_FROM_VISIBILITY[kept.visibility],
         hooks=from_hooks(kept.hooks),
+        approvals=(
+            agent_pb2.ToolApproval(tool=each.tool, mode=_FROM_MODE[each.mode])
+            for each in kept.approvals
+        ),
         owner_user_id=value.owner_user_id,
         create_time=from_time(value.create_time),
         update_time=from_time(value.update_time),
@@ -208,6 +221,17 @@ def _to_options(value: agent_pb2.ModelOptions) -> ModelOptions:
         ),
         seed=value.seed if value.HasField("seed") else None,
     )
+
+
+def _to_approvals(values: Sequence[agent_pb2.ToolApproval]) -> tuple[ToolApproval, ...]:
+    seen = set[str]()
+    for place, value in enumerate(values):
+        if value.tool in seen:
+            raise InvalidArgumentError.of_field(
+                f"agent.approvals[{place}].tool", "must not be named twice"
+            )
+        seen.add(value.tool)
+    return tuple(ToolApproval(value.tool, _MODES[value.mode]) for value in values)
 
 
 def _to_retrieval(value: agent_pb2.Retrieval) -> Retrieval:

@@ -14,6 +14,7 @@ _STATES: Final = {
     RunState.PLANNING: run_pb2.Run.STATE_PLANNING,
     RunState.THINKING: run_pb2.Run.STATE_THINKING,
     RunState.EXECUTING: run_pb2.Run.STATE_EXECUTING,
+    RunState.AWAITING_APPROVAL: run_pb2.Run.STATE_AWAITING_APPROVAL,
     RunState.FINISHED: run_pb2.Run.STATE_FINISHED,
     RunState.ERROR: run_pb2.Run.STATE_ERROR,
     RunState.CANCELLED: run_pb2.Run.STATE_CANCELLED,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from services.agent.domain.errors import AgentDeletedError, RunNotEndedError
-from services.agent.domain.models import Agent, RunId
+from services.agent.domain.models import Agent, ApprovalMode, RunId, ToolApproval
 from services.agent.domain.replay.compare import Replay, compare
 from services.agent.domain.replay.recorded import EndOfRecordError, NoMemories, RecordedPlans
 from services.agent.domain.replay.recording import MakeScratch, Recording, Recordings
@@ -48,7 +48,7 @@ class Replays:
         if recording.agent is None:
             return Replay(recording.run, None, 0, None)
         agent = await self._now(identity, recording) if current else recording.agent
-        return await self._drive(recording, agent)
+        return await self._drive(recording, _asking_nobody(agent, recording))
 
     async def _now(self, identity: Identity, recording: Recording) -> Agent:
         try:
@@ -68,3 +68,10 @@ class Replays:
         except EndOfRecordError:
             ended = False
         return compare(recording, scratch.outcome(), ended=ended)
+
+
+def _asking_nobody(agent: Agent, recording: Recording) -> Agent:
+    """The agent as one whose calls wait for nobody: what became of each is on record."""
+    names = {call.name for message in recording.messages for call in message.tool_calls}
+    never = tuple(ToolApproval(name, ApprovalMode.NEVER) for name in sorted(names))
+    return replace(agent, settings=replace(agent.settings, approvals=never))

@@ -1,9 +1,10 @@
 """What a run does next, as a pure function of what has happened.
 
     begin(…)                 → progress, next     also where a run goes on after a crash
-    advance(progress, event) → progress, next     until next is Finish
+    advance(progress, event) → progress, next     until next is Finish or Wait
 
-    Ask ── Replied ─┬─ tool calls ── RunTools ── Executed ── Ask …
+    Ask ── Replied ─┬─ tool calls ── RunTools ── Executed ─┬─ Ask …
+                    │                                      └─ Wait, where a person has to be asked
                     ├─ text ──────── Finish
                     └─ nothing ───── Ask once more, then Finish with an error
          Condensed ── Ask
@@ -43,6 +44,7 @@ from services.agent.domain.turn.steps import (
     PlannedCall,
     Replied,
     RunTools,
+    Wait,
 )
 
 LEAST_ANSWER_TOKENS: Final = 16
@@ -174,7 +176,7 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
             return _finish(
                 progress, Ending(RunState.ERROR, StopReason.MODEL_ERROR, error), reply=None
             )
-        case Executed(recorded, stored, usage, tool_calls):
+        case Executed(recorded, stored, usage, tool_calls, questions):
             progress = replace(
                 progress,
                 owed_steps=progress.owed_steps - recorded,
@@ -183,7 +185,7 @@ def advance(progress: Progress, event: Event) -> tuple[Progress, Next]:
                 usage=progress.usage + usage,
                 calls=progress.calls + tool_calls,
             )
-            return _ask(progress)
+            return (progress, Wait(questions)) if questions else _ask(progress)
         case Condensed(recorded, owed):
             usage, unrecorded = progress.usage + recorded + owed, progress.owed_usage + owed
             return _ask(replace(progress, usage=usage, owed_usage=unrecorded))

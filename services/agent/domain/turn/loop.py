@@ -4,8 +4,10 @@ PLANNING assembles what the run works with. THINKING asks the model, after older
 summarised where they no longer fit. A reply that asks for tools is
 committed before any of them runs. EXECUTING runs them side by side and commits one result per call,
 in the order of the calls, each as soon as those before it are. Then the model is asked again, or
-the run ends. So a step costs two commits, and a third where a tool must not run twice. Whoever
-takes up a run whose worker was lost goes on behind the last committed message.
+the run ends. Where a call needs a person's approval, those before it are made, and then the run is
+given up until there is an answer, or the time for one is over. So a step costs two commits, and a
+third where a tool must not run twice. Whoever takes up a run whose worker was lost goes on behind
+the last committed message.
 """
 
 import asyncio
@@ -37,6 +39,7 @@ from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
+from services.agent.domain.turn.gate import Gate, taints
 from services.agent.domain.turn.plan import Plan, Plans
 from services.agent.domain.turn.recall import Recall
 from services.agent.domain.turn.repeats import keys_of
@@ -51,6 +54,7 @@ from services.agent.domain.turn.steps import (
     PlannedCall,
     Replied,
     RunTools,
+    Wait,
 )
 from services.common.clock import Clock
 from services.common.errors import InvalidArgumentError
@@ -71,15 +75,20 @@ class Loop:
         clock: tells how time passes; it may be wrong, as others are.
         memories: what is remembered of sessions.
         bounds: what a tool call may take.
+        approval_time: for how long a person can be waited for.
     """
 
     planner: Plans
     clock: Clock
     memories: MemoryStore
     bounds: ToolBounds = field(default_factory=ToolBounds)
+    approval_time: timedelta = timedelta(minutes=10)
 
-    async def run(self, context: RunContext, journal: RunJournal) -> Ending:
-        """Work on a run to its end, from wherever it stands.
+    async def run(self, context: RunContext, journal: RunJournal) -> Ending | None:
+        """Work on a run from wherever it stands, to its end or until a person has to be asked.
+
+        Returns:
+            how it ended; None where it waits for a person.
 
         Raises:
             FencedError: the run is no longer this worker's.
@@ -122,7 +131,7 @@ class _Turn:
             plan, context, around=self._around, journal=journal, memories=loop.memories
         )
 
-    async def drive(self) -> Ending:
+    async def drive(self) -> Ending | None:
         progress, step = engine.begin(
             self._context.run,
             self._messages,
@@ -130,8 +139,11 @@ class _Turn:
             unrepeatable=self._unrepeatable(),
             key=keys_of({name: tool.spec for name, tool in self._plan.tools.items()}),
         )
-        while not isinstance(step, Finish):
+        while isinstance(step, Ask | RunTools):
             progress, step = engine.advance(progress, await self._act(step, progress))
+        if isinstance(step, Wait):
+            await self._journal.park(step.questions, within=self._loop.approval_time)
+            return None
         step = await self._around.finish(step)
         await self._finish(step)
         return step.ending
@@ -177,25 +189,45 @@ class _Turn:
         return Replied(reply, prepared.usage(reply))
 
     async def _run_tools(self, step: RunTools) -> Event:
-        calls, before = step.calls, len(self._messages)
+        gate, before = self._gate(step), len(self._messages)
+        calls = gate.judged(step.calls)
         self._thinking = False
         if step.reply is not None:
             draft = replies.asking(step.reply, model=self._plan.offered.model)
             message = await self._journal.append_assistant(
-                draft, usage=step.usage, starting=self._repeatable(calls)
+                draft, usage=step.usage, starting=self._repeatable(_ready(calls))
             )
             self._messages.append(message)
-            calls = _as_committed(calls, message.tool_calls)
+            calls = gate.judged(_as_committed(step.calls, message.tool_calls))
         else:
-            again = [calls[place].call.id for place in self._repeatable(calls)]
+            again = [calls[place].call.id for place in self._repeatable(_ready(calls))]
             if again:
                 await self._journal.start_tool_calls(again)
-        given = await self._answer(calls)
+        ready = _ready(calls)
+        waiting = calls[len(ready) :]
+        given = await self._answer(ready, then=None if waiting else RunState.THINKING)
         return Executed(
             recorded=step.reply is not None,
             stored=sum(kept_size(message) for message in self._messages[before:]),
             usage=sum((result.usage for result in given), Usage()),
             tool_calls=sum(result.tool_calls for result in given),
+            questions=tuple(each.question for each in waiting if each.question is not None),
+        )
+
+    def _gate(self, step: RunTools) -> Gate:
+        """What decides over these calls, by what their model was shown when it asked for them."""
+        said: Sequence[Message] = self._messages
+        if step.reply is None:
+            asking = (place for place, each in enumerate(said) if each.tool_calls)
+            said = said[: max(asking)]
+        tools, sub_agent = self._plan.tools, self._context.run.parent is not None
+        return Gate(
+            tools,
+            self._context.agent.settings.approvals,
+            # What a sub-agent is asked was written by another model, whatever that was shown.
+            tainted=sub_agent or taints((*self._context.history, *said), tools),
+            approvals=self._context.approvals,
+            attended=not sub_agent,
         )
 
     def _repeatable(self, calls: Sequence[PlannedCall]) -> list[int]:
@@ -226,8 +258,15 @@ class _Turn:
             await self._journal.start_tool_calls(first)
         return frozenset(first)
 
-    async def _answer(self, calls: Sequence[PlannedCall]) -> Sequence[ToolResult]:
-        """Give each call its one result, committed in the order of the calls; gives them all."""
+    async def _answer(
+        self, calls: Sequence[PlannedCall], *, then: RunState | None
+    ) -> Sequence[ToolResult]:
+        """Give each call its one result, committed in the order of the calls; gives them all.
+
+        Args:
+            calls: all of a reply, or those before the first that waits for a person.
+            then: where the run stands after the last result, if it moves on.
+        """
         announced = await self._announce(calls)
         results: dict[ToolCallId, ToolResult] = {}
         gate = asyncio.Semaphore(TOOLS_AT_ONCE)
@@ -248,14 +287,12 @@ class _Turn:
                 ready = list(takewhile(lambda pair: pair[0].id in results, waiting))
                 waiting = waiting[len(ready) :]
                 drafts = [replies.result(call, results[call.id]) for call, _ in ready]
-                await self._record(drafts, last=not waiting)
+                await self._record(drafts, then=None if waiting else then)
         return list(results.values())
 
-    async def _record(self, results: Sequence[Draft], *, last: bool) -> None:
-        """Commit results; after the last ones the model is asked again."""
-        then = RunState.THINKING if last else None
+    async def _record(self, results: Sequence[Draft], *, then: RunState | None) -> None:
         self._messages += await self._journal.append_tool_results(results, then=then)
-        self._thinking = last
+        self._thinking = then is RunState.THINKING
 
     async def _think(self) -> None:
         """Tell that the model is asked, where the last results have not told so already."""
@@ -344,6 +381,11 @@ def _not_to_be_had(error: InvalidArgumentError) -> Ending:
     of_model = isinstance(error, UnknownModelError)
     reason = StopReason.MODEL_ERROR if of_model else StopReason.HOOK
     return Ending(RunState.ERROR, reason, RunError(error.reason, error.message))
+
+
+def _ready(calls: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
+    """Those before the first that waits for a person, as results are in the order of the calls."""
+    return tuple(takewhile(lambda each: each.question is None, calls))
 
 
 def _as_committed(

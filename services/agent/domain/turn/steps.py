@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from services.agent.domain.approval_models import Question
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
 from services.agent.domain.messages import ToolCall
 from services.agent.domain.run_models import RunError, StopReason, Usage
@@ -25,19 +26,22 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Every call of the last reply is answered.
+    """Every call of the last reply is answered, as far as nobody has to be asked before.
 
     Attributes:
         recorded: whether the reply was recorded with this step.
         stored: bytes of all that was recorded with it.
         usage: what sub-agents used for it; their own runs have it on record.
         tool_calls: how many tool calls they made for it.
+        questions: about the calls that wait for a person; they, and what follows the first of
+            them, are not answered yet.
     """
 
     recorded: bool
     stored: int = 0
     usage: Usage = field(default_factory=Usage)
     tool_calls: int = 0
+    questions: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,17 @@ Event: TypeAlias = Replied | Failed | Executed | Condensed | OutOf | Again | End
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call and, where it is not to be executed, what answers it instead."""
+    """A call, and what comes before it is executed.
+
+    Attributes:
+        call: the call.
+        answer: where it is not to be executed, what answers it instead.
+        question: where a person has to be asked first, what.
+    """
 
     call: ToolCall
     answer: ToolResult | None = None
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,13 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Let the run wait for a person; whoever takes it up then goes on with the calls."""
+
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """End the run.
 
@@ -134,4 +152,4 @@ class Finish:
     steps: int = 0
 
 
-Next: TypeAlias = Ask | RunTools | Finish
+Next: TypeAlias = Ask | RunTools | Wait | Finish

@@ -12,7 +12,7 @@ from services.agent.domain.watch.news import Look, Pulse, Read
 from services.common.identity import Identity
 from services.common.paging import Listing
 
-_Standing: TypeAlias = tuple[RunState, bool, bool, int]
+_Standing: TypeAlias = tuple[RunState, bool, bool, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ class Position:
         """Whether how a run stands was not told yet; by now it is."""
         if self._is_past(run):
             return False
-        standing = (run.state, run.cancel_requested, run.discarded, run.attempt)
+        waits = run.step_count if run.state is RunState.AWAITING_APPROVAL else 0
+        standing = (run.state, run.cancel_requested, run.discarded, run.attempt, waits)
         before = self._open.pop(run.id, None)
         if not run.state.final:
             self._open[run.id] = standing

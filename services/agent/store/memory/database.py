@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from services.agent.domain.access import sees
+from services.agent.domain.approval_models import Approval, ApprovalId, ApprovalState
 from services.agent.domain.drafts import wire_size
 from services.agent.domain.errors import unknown
 from services.agent.domain.ledger import ToolCallRecord
@@ -28,7 +29,7 @@ from services.common.identity import Identity
 from services.common.ids import NewId
 from services.common.paging import Listing
 
-Kind: TypeAlias = Literal["create_agent", "create_session", "start_run"]
+Kind: TypeAlias = Literal["create_agent", "create_session", "start_run", "resolve_approval"]
 
 
 @dataclass(slots=True)
@@ -44,6 +45,9 @@ class StoredRun:
         settings: of its agent, as they were when it was first taken.
         calls: its tool calls.
         wholes: what is kept of results that were cut, by step and place.
+        approvals: the questions about them, as they were left; one without an answer expires.
+        park_time: since when it waits for a person.
+        waited: for how long it has done so before.
     """
 
     run: Run
@@ -54,6 +58,9 @@ class StoredRun:
     settings: AgentSettings | None = None
     calls: list[ToolCallRecord] = field(default_factory=list)
     wholes: dict[tuple[int, int], Whole] = field(default_factory=dict)
+    approvals: dict[ApprovalId, Approval] = field(default_factory=dict)
+    park_time: datetime | None = None
+    waited: timedelta = timedelta()
 
 
 @dataclass(slots=True)
@@ -152,6 +159,11 @@ class MemoryDatabase:
             sub_tool_calls=sum(len(sub.calls) + sub.run.sub_tool_calls for sub in subs),
         )
 
+    def approvals(self, stored: StoredRun) -> list[Approval]:
+        """What became of the questions about a run's calls, in the order of the calls."""
+        ordered = sorted(stored.approvals.values(), key=lambda each: (each.step, each.place))
+        return [_now(each, self.clock()) for each in ordered]
+
     def earlier(self, identity: Identity, request: RequestKey, kind: Kind) -> str | None:
         """What a request made before, if it came before with the same content."""
         digest, result = self.requests.get(
@@ -247,6 +259,13 @@ class MemoryDatabase:
             create_time=moment,
             discarded=run.discarded,
         )
+
+
+def _now(approval: Approval, moment: datetime) -> Approval:
+    if approval.state is ApprovalState.PENDING and approval.expire_time <= moment:
+        lapsed = ApprovalState.EXPIRED
+        return replace(approval, state=lapsed, resolve_time=approval.expire_time)
+    return approval
 
 
 def bounded(messages: Sequence[Message], *, most: int, max_bytes: int) -> Listing[Message]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from services.agent.domain.approval_models import ApprovalState
 from services.agent.domain.chat import Ending
 from services.agent.domain.endings import (
     CALLER_ENDED,
@@ -16,7 +17,7 @@ from services.agent.domain.endings import (
 )
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState, cut_off
 from services.agent.domain.messages import Draft, Message, ToolCall
-from services.agent.domain.run_models import RunState, StopReason, Usage
+from services.agent.domain.run_models import StopReason, Usage
 from services.agent.store.memory.database import MemoryDatabase, StoredRun
 
 OPEN = (ToolCallState.PLANNED, ToolCallState.STARTED)
@@ -28,11 +29,21 @@ def stop_run(
 ) -> None:
     """End a run that no worker holds, and ask the worker of another to do so."""
     stored.run = replace(stored.run, discarded=stored.run.discarded or discard)
-    if stored.run.state is RunState.IDLE:
+    if not stored.run.state.in_hand:
+        cancel_approvals(database, stored)
         why = stored.run.cancel_reason or reason
         end_run(database, stored, INTERRUPTED if why is StopReason.INTERRUPTED else CANCELLED)
     else:
         stored.run = replace(stored.run, cancel_reason=stored.run.cancel_reason or reason)
+
+
+def cancel_approvals(database: MemoryDatabase, stored: StoredRun) -> None:
+    """Let nobody answer any more what a run that is stopped had to be asked."""
+    for approval in database.approvals(stored):
+        if approval.state is ApprovalState.PENDING:
+            stored.approvals[approval.id] = replace(
+                approval, state=ApprovalState.CANCELLED, resolve_time=database.clock()
+            )
 
 
 def end_run(

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from services.agent.domain.approval_models import Approval, ApprovalId, ApprovalState, Question
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState, outcome_of
@@ -11,7 +12,7 @@ from services.agent.domain.memory.models import Memory, Summary
 from services.agent.domain.messages import Draft, Message
 from services.agent.domain.models import ToolCallId
 from services.agent.domain.queue import Claim
-from services.agent.domain.run_models import Offered, RunState, Usage
+from services.agent.domain.run_models import Offered, Run, RunState, Usage
 from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.ends import OPEN, end_run, record
 
@@ -70,6 +71,21 @@ class MemoryRunJournal:
                 stored.wholes[call.step, call.place] = whole
         return messages
 
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        stored, moment = self._working(), self._db.clock()
+        calls = {call.tool_call_id: call for call in self._calls(stored)}
+        asked = {each.question.tool_call_id: each for each in stored.approvals.values()}
+        until = list[datetime]()
+        for question in questions:
+            call, before = calls[question.tool_call_id], asked.get(question.tool_call_id)
+            if before is None:
+                before = self._ask(stored.run, call, question, (moment, moment + within))
+                stored.approvals[before.id] = before
+            pending = before.state is ApprovalState.PENDING
+            until.append(before.expire_time if pending else moment)
+        stored.run = replace(stored.run, state=RunState.AWAITING_APPROVAL)
+        stored.epoch, stored.park_time, stored.lease_until = stored.epoch + 1, moment, min(until)
+
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         stored = self._working()
         stored.run = replace(stored.run, usage=stored.run.usage + usage)
@@ -87,6 +103,22 @@ class MemoryRunJournal:
         if stored.run.cancel_reason not in {None, ending.stop_reason}:
             raise FencedError
         return end_run(self._db, stored, ending, closing, usage=usage, steps=steps)
+
+    def _ask(
+        self, run: Run, call: ToolCallRecord, question: Question, times: tuple[datetime, datetime]
+    ) -> Approval:
+        return Approval(
+            id=ApprovalId(self._db.new_id()),
+            session_id=run.session_id,
+            run_id=run.id,
+            turn=run.turn,
+            step=call.step,
+            place=call.place,
+            question=question,
+            state=ApprovalState.PENDING,
+            create_time=times[0],
+            expire_time=times[1],
+        )
 
     def _working(self) -> StoredRun:
         """The run, still held and not asked to stop."""

@@ -50,7 +50,12 @@ class MemoryRunQueue:
             started_calls=frozenset(
                 call.tool_call_id for call in stored.calls if call.state is ToolCallState.STARTED
             ),
-            elapsed=self._db.clock() - (stored.run.start_time or self._db.clock()),
+            elapsed=self._db.clock() - (stored.run.start_time or self._db.clock()) - stored.waited,
+            approvals={
+                each.question.tool_call_id: each
+                for each in self._db.approvals(stored)
+                if each.step == stored.run.step_count
+            },
             session_time_zone=self._db.sessions[stored.run.session_id].time_zone,
         )
 
@@ -93,8 +98,11 @@ class MemoryRunQueue:
                 yield stored
 
     def _take(self, stored: StoredRun, lease: timedelta) -> Claim:
-        if stored.lease_until is not None:
+        if stored.run.state.in_hand:
             stored.crashes += 1
+        if stored.park_time is not None:
+            stored.waited += self._db.clock() - stored.park_time
+            stored.park_time = None
         stored.epoch += 1
         stored.lease_until = self._db.clock() + lease
         started = stored.run.start_time or self._db.clock()

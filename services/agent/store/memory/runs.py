@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from services.agent.domain.access import may_retry, sees
 from services.agent.domain.depth import Depth
@@ -94,7 +95,7 @@ class MemoryRunStore:
         )
         self._db.forget_summary(run.session_id, from_turn=run.turn)
         stored.run = _retried(run, calls=len(stored.calls) + run.sub_tool_calls)
-        stored.crashes, stored.settings = 0, None
+        stored.crashes, stored.settings, stored.waited = 0, None, timedelta()
         self._db.line_up(run.session_id)
         return stored.run
 
@@ -115,7 +116,7 @@ class MemoryRunStore:
         if unfinished and when_busy is WhenBusy.REJECT:
             raise RunInProgressError.of(unfinished[0].run.id)
         stops = when_busy in {WhenBusy.INTERRUPT, WhenBusy.ROLLBACK}
-        ended = [stored for stored in unfinished if stops and stored.run.state is RunState.IDLE]
+        ended = [stored for stored in unfinished if stops and not stored.run.state.in_hand]
         self._depth.check(
             of_session=0 if stops else len(unfinished),
             of_tenant=self._unfinished_of_tenant(identity.tenant) - len(ended),

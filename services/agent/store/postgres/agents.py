@@ -8,6 +8,7 @@ from services.agent.domain.errors import unknown
 from services.agent.domain.models import Agent, AgentId, AgentSettings
 from services.agent.domain.stores import RequestKey
 from services.agent.store.codec import (
+    approvals_to_json,
     bindings_to_json,
     hooks_to_json,
     limits_to_json,
@@ -26,10 +27,11 @@ _INSERT = """
 INSERT INTO agent (
     id, tenant, owner_user_id, create_time, update_time,
     display_name, description, system_prompt, model, options, tools, knowledge_base_ids,
-    retrieval, limits, context_window, visibility, agent_ids, hooks, mcp_servers, time_zone)
+    retrieval, limits, context_window, visibility, agent_ids, hooks, mcp_servers, time_zone,
+    approvals)
 VALUES (
     $3, $1, $2, now(), now(), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-    $18)
+    $18, $19)
 RETURNING *
 """
 _GET = """
@@ -67,7 +69,7 @@ UPDATE agent SET
     update_time = now(), display_name = $4, description = $5, system_prompt = $6, model = $7,
     options = $8, tools = $9, knowledge_base_ids = $10, retrieval = $11, limits = $12,
     context_window = $13, visibility = $14, agent_ids = $15, hooks = $16, mcp_servers = $17,
-    time_zone = $18
+    time_zone = $18, approvals = $19
 WHERE tenant = $1 AND (owner_user_id = $2 OR visibility = 'tenant') AND id = $3
 RETURNING *
 """
@@ -193,4 +195,5 @@ def _columns(settings: AgentSettings) -> tuple[object, ...]:
         hooks_to_json(settings.hooks),
         bindings_to_json(settings.mcp_servers),
         settings.time_zone,
+        approvals_to_json(settings.approvals),
     )

@@ -3,7 +3,8 @@
 What is asked comes as arrays with an entry for each run; `place` is the entry a row belongs to.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,21 +12,27 @@ from itertools import groupby
 import asyncpg
 from asyncpg import Record
 
+from services.agent.domain.approval_models import Approval
 from services.agent.domain.chat import RunContext
 from services.agent.domain.errors import AgentDeletedError, FencedError
-from services.agent.domain.models import Agent, AgentId, ToolCallId
+from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
 from services.agent.domain.queue import MAX_HISTORY_BYTES, Claim
 from services.agent.store.codec import settings_from_json, window_from_json
-from services.agent.store.postgres.rows import RUN, message_of, run_of
+from services.agent.store.postgres.rows import APPROVAL, RUN, approval_of, message_of, run_of
 from services.agent.store.postgres.together import Together
-from services.common.db import Pool, connection
+from services.common.db import Pool, PooledConnection, connection
 from services.common.identity import Identity
 
 _HELD = f"""
 SELECT
     asked.place, run.lease_until IS NOT NULL AS held, {RUN}, run.agent_settings,
     agent.id AS has_agent, agent.owner_user_id, agent.create_time AS agent_create_time,
-    agent.update_time AS agent_update_time, clock_timestamp() - run.start_time AS elapsed,
+    agent.update_time AS agent_update_time,
+    clock_timestamp() - run.start_time - run.waited AS elapsed,
+    EXISTS (
+        SELECT FROM approval
+        WHERE session_id = run.session_id AND turn = run.turn AND step = run.step_count
+    ) AS has_approvals,
     (SELECT time_zone FROM chat_session WHERE chat_session.id = run.session_id)
         AS session_time_zone,
     ARRAY (
@@ -36,6 +43,11 @@ JOIN run ON run.id = asked.id AND run.epoch = asked.epoch
 LEFT JOIN agent
     ON agent.id = run.agent_id AND agent.tenant = run.tenant
     AND (agent.owner_user_id = run.user_id OR agent.visibility = 'tenant')
+"""
+_APPROVALS = f"""
+SELECT {APPROVAL} FROM approval
+JOIN unnest($1::uuid[], $2::bigint[], $3::integer[]) AS asked (session_id, turn, step)
+    USING (session_id, turn, step)
 """
 # The sums run over what the index gives, so nothing large is read beyond the bounds. A run whose
 # messages take more than $5 bytes in all is given none.
@@ -78,10 +90,12 @@ class _Found:
     Attributes:
         held: its row; None if it is no longer the worker's.
         said: its messages, if it has an agent still.
+        approvals: those of its newest step.
     """
 
     held: Record | None
     said: Sequence[Record] = ()
+    approvals: Sequence[Approval] = ()
 
     @property
     def too_large(self) -> bool:
@@ -128,6 +142,7 @@ class ContextReader:
             turn=messages[len(messages) - turn :],
             started_calls=frozenset(ToolCallId(id_) for id_ in held["started_calls"]),
             elapsed=held["elapsed"],
+            approvals={each.question.tool_call_id: each for each in found.approvals},
             session_time_zone=held["session_time_zone"],
         )
 
@@ -153,11 +168,30 @@ class ContextReader:
                 MAX_HISTORY_BYTES,
                 most_bytes,
             )
+            approvals = await _approvals(lent, [held[place] for place in asked])
         said = {
             asked[at - 1]: list(group) for at, group in groupby(rows, key=lambda row: row["place"])
         }
         places = range(1, len(claims) + 1)
-        return [_Found(held.get(place), said.get(place, ())) for place in places]
+        return [
+            _Found(row, said.get(place, ()), approvals.get(RunId(str(row["id"])), ()))
+            if (row := held.get(place)) is not None
+            else _Found(None)
+            for place in places
+        ]
+
+
+async def _approvals(
+    lent: PooledConnection, held: Sequence[Record]
+) -> Mapping[RunId, Sequence[Approval]]:
+    """What became of questions about the newest calls, by run; most runs have none."""
+    rows = [row for row in held if row["has_approvals"]]
+    found = defaultdict[RunId, list[Approval]](list)
+    if rows:
+        keys = [[row[key] for row in rows] for key in ("session_id", "turn", "step_count")]
+        for approval in map(approval_of, await lent.fetch(_APPROVALS, *keys)):
+            found[approval.run_id].append(approval)
+    return found
 
 
 def _has_agent(held: Record) -> bool:

@@ -58,7 +58,7 @@ WITH held AS MATERIALIZED (
     JOIN free ON free.id = held.run_id
     CROSS JOIN LATERAL ({SUB_TOTALS.format(run_id="held.run_id")}) AS subs
     WHERE run.id = held.run_id AND run.epoch = held.epoch AND run.end_time IS NULL
-      AND (run.lease_until IS NOT NULL) = held.held
+      AND (run.lease_until IS NOT NULL AND run.state <> 'awaiting_approval') = held.held
       AND (run.cancel_reason IS NULL OR run.cancel_reason = held.stop_reason)
       AND (NOT $30 OR NOT run.discarded AND locked.unfinished = 1 AND NOT EXISTS (
         SELECT FROM run AS sub WHERE sub.parent_run_id = held.run_id AND sub.end_time IS NULL))

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import asyncpg
 from asyncpg import Record
 
+from services.agent.domain.approval_models import Question
 from services.agent.domain.chat import Ending
 from services.agent.domain.errors import FencedError
 from services.agent.domain.ledger import outcome_of
@@ -52,6 +54,39 @@ WITH held AS (
       AND tool_call.call_id = ANY ($3) AND tool_call.state IN ('planned', 'started')
 )
 SELECT id FROM held
+"""
+# As long as the earliest of the questions waits; one that is put again may have been answered.
+_PARK = """
+WITH parked AS (
+    UPDATE run SET
+        state = 'awaiting_approval', epoch = epoch + 1, park_time = clock_timestamp(),
+        lease_until = (
+            SELECT min(CASE
+                WHEN approval.state IS NULL THEN clock_timestamp() + $3
+                WHEN approval.state = 'pending' THEN approval.expire_time
+                ELSE clock_timestamp()
+            END)
+            FROM unnest($5::text[]) AS question (call_id)
+            LEFT JOIN approval ON approval.session_id = run.session_id
+                AND approval.turn = run.turn AND approval.step = run.step_count
+                AND approval.call_id = question.call_id)
+    WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL AND cancel_reason IS NULL
+    RETURNING id, session_id, tenant, user_id, turn, step_count, park_time
+), asked AS (
+    INSERT INTO approval (
+        id, session_id, turn, step, place, run_id, tenant, user_id, call_id, tool_name, arguments,
+        state, create_time, expire_time)
+    SELECT
+        question.id, parked.session_id, parked.turn, parked.step_count, tool_call.place, parked.id,
+        parked.tenant, parked.user_id, question.call_id, tool_call.tool_name, question.arguments,
+        'pending', parked.park_time, parked.park_time + $3
+    FROM parked
+    CROSS JOIN unnest($4::uuid[], $5::text[], $6::text[]) AS question (id, call_id, arguments)
+    JOIN tool_call ON tool_call.run_id = parked.id AND tool_call.step = parked.step_count
+        AND tool_call.call_id = question.call_id
+    ON CONFLICT (session_id, turn, step, place) DO NOTHING
+)
+SELECT id FROM parked
 """
 _ASK = f"""
 WITH held AS MATERIALIZED (
@@ -283,6 +318,12 @@ class PostgresRunJournal:
         answered = {draft.tool_call_id for draft in drafts}
         self._open = [call for call in self._open if call.id not in answered]
         return messages
+
+    async def park(self, questions: Sequence[Question], *, within: timedelta) -> None:
+        ids = [self._writer.new_id() for _ in questions]
+        calls = [each.tool_call_id for each in questions]
+        arguments = [each.arguments_json for each in questions]
+        await self._change(_PARK, within, ids, calls, arguments)
 
     async def remember(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
         put, run = put_values(summary, revision), (self._run.id, self._epoch)

@@ -23,6 +23,20 @@ greatest(0, (
 """
 """A new place for a run of a tenant."""
 
+HEAD: Final = """
+CASE WHEN run.parent_run_id IS NULL AND NOT EXISTS (
+    SELECT FROM run AS other WHERE other.session_id = run.session_id AND other.place IS NOT NULL
+) THEN coalesce((
+    SELECT first.place FROM run AS first
+    WHERE first.place IS NOT NULL
+    ORDER BY first.place, first.create_time LIMIT 1
+), 0) END
+"""
+"""The head of the line, for a run that was begun.
+
+None if its session has another one in line; the run of a sub-agent stands in no line.
+"""
+
 _LINE_UP = f"""
 UPDATE run SET place = CASE WHEN run.id = next.id THEN {PLACE.format(tenant="next.tenant")} END
 FROM (

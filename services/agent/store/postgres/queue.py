@@ -15,14 +15,15 @@ from services.agent.domain.sub_runs import Answered, Task
 from services.agent.store.postgres.asks import ask
 from services.agent.store.postgres.contexts import ContextReader
 from services.agent.store.postgres.journal import JournalWriter, PostgresRunJournal
+from services.agent.store.postgres.line import HEAD
 from services.agent.store.postgres.rows import RUN, run_of
 from services.common.db import Pool, connection, transaction
 from services.common.ids import NewId
 
-# Lapsed leases come first, but for those of sub-agents, which whoever takes the run that asked for
-# them takes, too; of suspected runs there are $4 at most. What the agent is like when the
-# run is first taken stays with the run. OFFSET 0 keeps the planner from reading all runs that are
-# held, to join those in line with them.
+# Lapsed leases come first, those of runs that waited for a person included, which is no crash, but
+# for those of sub-agents, which whoever takes the run that asked for them takes, too; of suspected
+# runs there are $4 at most. What the agent is like when the run is first taken stays with the run.
+# OFFSET 0 keeps the planner from reading all runs that are held, to join those in line with them.
 _CLAIM = f"""
 WITH suspected AS MATERIALIZED (
     SELECT id FROM run
@@ -46,7 +47,9 @@ WITH suspected AS MATERIALIZED (
     FOR UPDATE OF run SKIP LOCKED
 )
 UPDATE run SET
-    epoch = epoch + 1, crashes = crashes + (lease_until IS NOT NULL)::integer, state = 'planning',
+    epoch = epoch + 1, state = 'planning',
+    crashes = crashes + (lease_until IS NOT NULL AND state <> 'awaiting_approval')::integer,
+    waited = waited + coalesce(clock_timestamp() - park_time, '0'), park_time = NULL,
     place = NULL, lease_until = clock_timestamp() + $1,
     start_time = coalesce(start_time, clock_timestamp()),
     agent_settings = coalesce(agent_settings, (
@@ -83,17 +86,8 @@ FROM run JOIN unnest($1::uuid[], $2::bigint[]) AS held (id, epoch)
     ON run.id = held.id AND run.epoch = held.epoch
 WHERE run.lease_until IS NOT NULL
 """
-# To the head of the line, unless another run of the session has come to stand in it. The run of a
-# sub-agent stands in no line.
-_HAND_BACK = """
-UPDATE run SET state = 'idle', lease_until = NULL, place = CASE
-WHEN parent_run_id IS NULL AND NOT EXISTS (
-    SELECT FROM run AS other WHERE other.session_id = run.session_id AND other.place IS NOT NULL
-) THEN coalesce((
-    SELECT first.place FROM run AS first
-    WHERE first.place IS NOT NULL
-    ORDER BY first.place, first.create_time LIMIT 1
-), 0) END
+_HAND_BACK = f"""
+UPDATE run SET state = 'idle', lease_until = NULL, place = {HEAD}
 WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL
 """
 _TRIES = 3

@@ -9,7 +9,7 @@ from services.common.db import PooledConnection
 from services.common.errors import RequestIdReusedError
 from services.common.identity import Identity
 
-Kind = Literal["create_agent", "create_session", "start_run"]
+Kind = Literal["create_agent", "create_session", "start_run", "resolve_approval"]
 
 # Waits for another transaction that is about to remember the same id.
 _REMEMBER = """

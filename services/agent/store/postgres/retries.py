@@ -47,7 +47,7 @@ WITH counted AS (
 )
 UPDATE run SET
     state = 'idle', stop_reason = NULL, error_reason = NULL, error_message = NULL,
-    start_time = NULL, end_time = NULL, agent_settings = NULL, crashes = 0,
+    start_time = NULL, end_time = NULL, waited = '0', agent_settings = NULL, crashes = 0,
     attempt = attempt + 1, spent_steps = step_count,
     spent_tokens = input_tokens + output_tokens + sub_input_tokens + sub_output_tokens,
     spent_calls = sub_tool_calls + (SELECT count(*) FROM tool_call WHERE tool_call.run_id = $1)

@@ -4,6 +4,7 @@ from typing import Final, TypeVar
 
 from asyncpg import Record
 
+from services.agent.domain.approval_models import Approval, ApprovalId, ApprovalState, Question
 from services.agent.domain.ledger import ToolCallRecord, ToolCallState
 from services.agent.domain.messages import Message, Role
 from services.agent.domain.models import (
@@ -161,6 +162,37 @@ def _parent_of(row: Record) -> Parent | None:
         call_key=row["parent_call_key"],
         callers=tuple(AgentId(str(each)) for each in row["callers"]),
         limits=limits_from_json(row["parent_limits"]),
+    )
+
+
+APPROVAL: Final = """
+approval.*, CASE
+    WHEN approval.state = 'pending' AND approval.expire_time <= clock_timestamp() THEN 'expired'
+    ELSE approval.state
+END AS stands
+"""
+"""The columns of an approval; one without an answer expires when its time comes."""
+
+
+def approval_of(row: Record) -> Approval:
+    """A row with the columns `APPROVAL`."""
+    state = ApprovalState(row["stands"])
+    return Approval(
+        id=ApprovalId(str(row["id"])),
+        session_id=SessionId(str(row["session_id"])),
+        run_id=RunId(str(row["run_id"])),
+        turn=row["turn"],
+        step=row["step"],
+        place=row["place"],
+        question=Question(ToolCallId(row["call_id"]), row["tool_name"], row["arguments"]),
+        state=state,
+        create_time=row["create_time"],
+        expire_time=row["expire_time"],
+        resolve_time=(
+            row["expire_time"] if state is ApprovalState.EXPIRED else row["resolve_time"]
+        ),
+        resolver_user_id=row["resolver_user_id"] or "",
+        comment=row["comment"] or "",
     )
 
 

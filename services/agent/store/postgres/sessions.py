@@ -70,6 +70,7 @@ _DELETE_CALLS = """
 DELETE FROM tool_call USING run
 WHERE run.session_id = ANY ($1::uuid[]) AND tool_call.run_id = run.id
 """
+_DELETE_APPROVALS = "DELETE FROM approval WHERE session_id = ANY ($1)"
 _DELETE_RUNS = """
 WITH gone AS (DELETE FROM run WHERE session_id = ANY ($1::uuid[]) RETURNING 1)
 SELECT count(*) FROM gone
@@ -148,6 +149,7 @@ class PostgresSessionStore:
             ids = await _with_subs(lent, session_id)
             messages = await lent.fetchval(_DELETE_MESSAGES, ids, timeout=_DELETE_TIMEOUT)
             await lent.execute(_DELETE_CALLS, ids, timeout=_DELETE_TIMEOUT)
+            await lent.execute(_DELETE_APPROVALS, ids, timeout=_DELETE_TIMEOUT)
             runs = await lent.fetchval(_DELETE_RUNS, ids, timeout=_DELETE_TIMEOUT)
             await delete_memories(lent, ids)
             time = present(await lent.fetchrow(_DELETE, ids, timeout=_DELETE_TIMEOUT))[0]

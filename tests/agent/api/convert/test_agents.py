@@ -51,6 +51,20 @@ class TestSettings:
 
         assert to_settings(asked).options.stop == ("a", "b\ufffd")
 
+    def test_no_tool_is_named_twice_among_approvals(self) -> None:
+        asked = agent_pb2.Agent(
+            approvals=[
+                agent_pb2.ToolApproval(tool="look", mode=agent_pb2.ToolApproval.MODE_ALWAYS),
+                agent_pb2.ToolApproval(tool="look", mode=agent_pb2.ToolApproval.MODE_NEVER),
+            ]
+        )
+
+        with pytest.raises(InvalidArgumentError) as refused:
+            to_settings(asked)
+
+        [violation] = refused.value.violations
+        assert violation.field == "agent.approvals[1].tool"
+
 
 class TestChange:
     @pytest.mark.parametrize("path", sorted(fields_of_the_contract()))

@@ -1,0 +1,204 @@
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from services.agent.domain.approval_models import (
+    MAX_ARGUMENTS_BYTES,
+    Approval,
+    ApprovalId,
+    ApprovalState,
+    Question,
+)
+from services.agent.domain.chat import ToolEffect, ToolResult
+from services.agent.domain.messages import Citation, Draft, Role, ToolCall
+from services.agent.domain.models import (
+    ApprovalMode,
+    ChunkId,
+    DocumentId,
+    KnowledgeBaseId,
+    RunId,
+    SessionId,
+    ToolApproval,
+    ToolCallId,
+)
+from services.agent.domain.turn.gate import Gate, taints
+from services.agent.domain.turn.steps import PlannedCall
+from tests.agent.turns import PlainTool
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+READ = PlainTool("read")
+KEEP = PlainTool("keep", effect=ToolEffect.STATE_CHANGING)
+SEND = PlainTool("send", effect=ToolEffect.OUTBOUND)
+TRUSTED = PlainTool("clock", trusted=True)
+TOOLS = {tool.name: tool for tool in (READ, KEEP, SEND, TRUSTED)}
+ALWAYS, NEVER = ApprovalMode
+
+
+def call(name: str, arguments: str = '{"what": "x"}') -> ToolCall:
+    return ToolCall(ToolCallId("c"), name, arguments)
+
+
+def gate(
+    *, tainted: bool = False, modes: Sequence[ToolApproval] = (), approval: Approval | None = None
+) -> Gate:
+    approvals = {} if approval is None else {approval.question.tool_call_id: approval}
+    return Gate(TOOLS, modes, tainted=tainted, approvals=approvals)
+
+
+def approved(state: ApprovalState, arguments: str = '{"what":"x"}', comment: str = "") -> Approval:
+    return Approval(
+        id=ApprovalId("p"),
+        session_id=SessionId("s"),
+        run_id=RunId("r"),
+        turn=1,
+        step=1,
+        place=0,
+        question=Question(ToolCallId("c"), "send", arguments),
+        state=state,
+        create_time=NOW,
+        expire_time=NOW,
+        comment=comment,
+    )
+
+
+class TestWho:
+    @pytest.mark.parametrize(
+        ("name", "mode", "tainted", "waits"),
+        [
+            ("read", None, False, False),
+            ("read", None, True, False),
+            ("read", ALWAYS, False, True),
+            ("keep", None, False, False),
+            ("keep", None, True, True),
+            ("send", None, False, False),
+            ("send", None, True, True),
+            ("send", NEVER, True, False),
+            ("send", ALWAYS, False, True),
+            ("gone", None, True, False),
+        ],
+    )
+    def test_waits(self, name: str, mode: ApprovalMode | None, tainted: bool, waits: bool) -> None:
+        modes = [] if mode is None else [ToolApproval(name, mode)]
+
+        [judged] = gate(tainted=tainted, modes=modes).judged([PlannedCall(call(name))])
+
+        assert waits == (judged.question is not None)
+        assert judged.answer is None
+
+    def test_without_anybody_to_ask_it_is_not_made(self) -> None:
+        unattended = replace(gate(tainted=True), attended=False)
+
+        sent, read = unattended.judged([PlannedCall(call("send")), PlannedCall(call("read"))])
+
+        assert sent.answer is not None
+        assert (sent.answer.error, sent.question) == ("approval_required", None)
+        assert read == PlannedCall(call("read"))
+
+    def test_a_call_that_is_answered_already_asks_nobody(self) -> None:
+        answered = PlannedCall(call("send"), ToolResult("Error: no.", error="no"))
+
+        assert (answered,) == gate(tainted=True).judged([answered])
+
+    @pytest.mark.parametrize("arguments", ["{", "[]", '{"where": 1}', '{"what": {}}'])
+    def test_arguments_that_the_tool_refuses_ask_nobody(self, arguments: str) -> None:
+        planned = PlannedCall(call("send", arguments))
+
+        assert (planned,) == gate(tainted=True).judged([planned])
+
+    def test_nobody_is_asked_to_read_more_than_a_person_reads(self) -> None:
+        long = json.dumps({"what": "x" * MAX_ARGUMENTS_BYTES})
+
+        [judged] = gate(tainted=True).judged([PlannedCall(call("send", long))])
+
+        assert judged.question is None
+        assert judged.answer is not None
+        assert judged.answer.error == "approval_too_long"
+
+
+class TestQuestion:
+    @pytest.mark.parametrize(
+        "written",
+        [
+            '{"what":"x"}',
+            '{ "what" : "x" }',
+            '```json\n{"what": "x"}\n```',
+            '{"what": "\\u0078"}',
+        ],
+    )
+    def test_tells_what_the_tool_gets_however_it_is_written(self, written: str) -> None:
+        [judged] = gate(tainted=True).judged([PlannedCall(call("send", written))])
+
+        assert judged.question == Question(ToolCallId("c"), "send", '{"what":"x"}')
+
+
+class TestDecided:
+    def judged(self, approval: Approval, arguments: str = '{"what": "x"}') -> PlannedCall:
+        [judged] = gate(tainted=True, approval=approval).judged(
+            [PlannedCall(call("send", arguments))]
+        )
+        return judged
+
+    def test_an_approved_call_is_made_as_approved(self) -> None:
+        judged = self.judged(approved(ApprovalState.APPROVED))
+
+        assert judged == PlannedCall(call("send", '{"what":"x"}'))
+
+    def test_an_approved_call_that_reads_otherwise_now_is_not_made(self) -> None:
+        judged = self.judged(approved(ApprovalState.APPROVED), '{"what": "y"}')
+
+        assert judged.answer is not None
+        assert judged.answer.error == "approval_mismatch"
+
+    @pytest.mark.parametrize(
+        ("comment", "text"),
+        [("", "Error: denied by the user."), ("not now", "Error: denied by the user: not now")],
+    )
+    def test_a_denied_one_is_not(self, comment: str, text: str) -> None:
+        judged = self.judged(approved(ApprovalState.DENIED, comment=comment))
+
+        assert judged.answer == ToolResult(text, error="denied")
+
+    @pytest.mark.parametrize("state", [ApprovalState.EXPIRED, ApprovalState.CANCELLED])
+    def test_one_that_nobody_answered_counts_as_denied(self, state: ApprovalState) -> None:
+        judged = self.judged(approved(state))
+
+        assert judged.answer is not None
+        assert judged.answer.error == "approval_expired"
+
+    def test_one_that_is_open_still_waits(self) -> None:
+        approval = approved(ApprovalState.PENDING)
+
+        assert self.judged(approval).question == approval.question
+
+    def test_a_decision_holds_whatever_the_agent_says_by_now(self) -> None:
+        modes = [ToolApproval("send", NEVER)]
+        denied = approved(ApprovalState.DENIED)
+
+        [judged] = gate(modes=modes, approval=denied).judged([PlannedCall(call("send"))])
+
+        assert judged.answer is not None
+
+
+class TestTaints:
+    cited = Citation("1", KnowledgeBaseId("b"), DocumentId("d"), ChunkId("k"), "doc", (), 1, 1, 0.5)
+
+    def result(self, tool: str) -> Draft:
+        return Draft(Role.TOOL, "found", tool_call_id=ToolCallId("c"), tool_name=tool)
+
+    def test_what_user_and_model_say_does_not(self) -> None:
+        assert not taints([Draft(Role.USER, "Hi"), Draft(Role.ASSISTANT, "Hello")], TOOLS)
+
+    def test_a_result_does_unless_its_tool_is_trusted(self) -> None:
+        assert taints([self.result("read")], TOOLS)
+        assert not taints([self.result("clock")], TOOLS)
+
+    def test_so_does_one_of_a_tool_that_is_gone(self) -> None:
+        assert taints([self.result("gone")], TOOLS)
+
+    def test_and_an_answer_that_cites(self) -> None:
+        said = Draft(Role.ASSISTANT, "See [1].")
+
+        assert taints([replace(said, citations=(self.cited,))], TOOLS)
