@@ -172,6 +172,7 @@ async def test_a_session_of_2000_messages_keeps_answering_and_stays_readable(
             CHATMIND_AGENT_ROLE=role,
             CHATMIND_AGENT_KNOWLEDGE_ADDRESS=f"127.0.0.1:{knowledge.port}",
             CHATMIND_AGENT_LEASE_SECONDS="1",
+            CHATMIND_AGENT_LOG_LEVEL="error",  # nobody reads the pipe meanwhile
             CHATMIND_MODELS_FILE=str(models),
         )
 
