@@ -225,7 +225,9 @@ class _Turn:
             tools,
             self._context.agent.settings.approvals,
             # What a sub-agent is asked was written by another model, whatever that was shown.
-            tainted=sub_agent or taints((*self._context.history, *said), tools),
+            tainted=sub_agent
+            or self._recall.summarised_through is not None
+            or taints((*self._context.history, *said), tools),
             approvals=self._context.approvals,
             attended=not sub_agent,
         )
