@@ -38,7 +38,8 @@ class Replay(_message.Message):
     """compared_messages is how many messages after the user's came out alike."""
     end_driven: _builtins.bool
     """end_driven is set where the end of the run was driven anew, too. It is not where something from outside ended the
-    run: a person, the time limit, lost workers or the deletion of its agent. The run is compared up to there then.
+    run: a person, a hook, the time limit, lost workers or the deletion of its agent. The run is compared up to there
+    then.
     """
     recorded_stop_reason: _run_pb2.Run.StopReason.ValueType
     """recorded_stop_reason is why the stored run ended."""

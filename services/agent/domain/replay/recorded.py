@@ -20,6 +20,7 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
+from services.agent.domain.hooks.registry import HookSet
 from services.agent.domain.ledger import call_of
 from services.agent.domain.memory.models import LAST, Memory, Said
 from services.agent.domain.messages import Draft, Message, Role
@@ -52,7 +53,8 @@ def driven(recording: Recording) -> Sequence[Message]:
 def _added_by_end(message: Message) -> bool:
     if message.role is Role.TOOL:
         return message.metadata.get("error") in CUT_OFF_WORDS
-    return message.role is Role.SYSTEM or "notice" in message.metadata
+    by_hook = "hook" in message.metadata and not message.tool_calls
+    return message.role is Role.SYSTEM or "notice" in message.metadata or by_hook
 
 
 class RecordedModel:
@@ -61,7 +63,7 @@ class RecordedModel:
     def __init__(self, info: ModelInfo, recording: Recording) -> None:
         self._info = info
         self._recording = recording
-        self._replies = _replies(recording.messages)
+        self._replies = _replies(driven(recording))
 
     @property
     def info(self) -> ModelInfo:
@@ -160,7 +162,8 @@ class RecordedPlans:
         }
         tools = {name: RecordedTool(tool, results) for name, tool in plan.tools.items()}
         model = RecordedModel(plan.model.info, self.recording)
-        return replace(plan, model=model, tools=tools)
+        # What hooks made of replies and results is part of the record, and they may have effects.
+        return replace(plan, model=model, tools=tools, hooks=HookSet())
 
 
 def _result(message: Draft) -> ToolResult:

@@ -18,6 +18,7 @@ _FROM_OUTSIDE: Final = {
     StopReason.CRASH_LOOP,
     StopReason.AGENT_DELETED,
     StopReason.INTERNAL,
+    StopReason.HOOK,
 }
 
 

@@ -80,6 +80,7 @@ async def test_a_notice_stands_for_a_reply_with_nothing_in_it(
         (RunState.ERROR, StopReason.CRASH_LOOP),
         (RunState.ERROR, StopReason.AGENT_DELETED),
         (RunState.ERROR, StopReason.INTERNAL),
+        (RunState.FINISHED, StopReason.HOOK),
         (RunState.ERROR, None),
     ],
 )

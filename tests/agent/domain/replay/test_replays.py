@@ -14,8 +14,10 @@ from services.agent.domain.errors import (
     ModelUnavailableError,
     RunNotEndedError,
 )
+from services.agent.domain.hooks.hook import CallTools, End
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.messages import Draft, Role
-from services.agent.domain.models import AgentSettings, RunLimits
+from services.agent.domain.models import AgentSettings, HookSetting, RunLimits
 from services.agent.domain.ports import Tool
 from services.agent.domain.queue import Claim
 from services.agent.domain.replay.replays import Replays
@@ -28,6 +30,7 @@ from services.agent.domain.turn.plan import Planner
 from services.agent.store.memory.scratch import MemoryScratch
 from services.common.clock import now
 from services.common.errors import NotFoundError
+from tests.agent.domain.hooks.scripted import Act, Log, scripted_hook
 from tests.agent.turns import (
     Answer,
     Models,
@@ -51,11 +54,13 @@ class Office:
         self.tools: list[Tool] = [PlainTool(), PlainTool("dig", idempotent=False)]
         self.shelf = Shelf()
         self.model = ScriptedModel()
+        self.hooks = Hooks()
 
     @property
     def loop(self) -> Loop:
         sources: list[ToolSource] = [RegisteredTools(Tools(self.tools)), KnowledgeTools(self.shelf)]
-        return Loop(Planner(Models(self.model), sources), clock=now, memories=self.stores.memories)
+        planner = Planner(Models(self.model), sources, self.hooks)
+        return Loop(planner, clock=now, memories=self.stores.memories)
 
     @property
     def replays(self) -> Replays:
@@ -229,6 +234,52 @@ class TestEndsFromOutside:
         replay = await office.replays.replay(ALICE, run.id)
 
         assert (replay.difference, replay.end) == (None, None)
+
+
+class TestHooks:
+    @pytest.mark.parametrize(
+        ("acts", "reason"),
+        [
+            (
+                {
+                    "after_model": lambda reply: replace(reply, text=reply.text.upper()),
+                    "after_tool": lambda result: replace(result, text="masked"),
+                    "after_agent": lambda text: f"{text} Bye.",
+                },
+                StopReason.END_TURN,
+            ),
+            (
+                {"before_tool": lambda _: ToolResult("refused", error="refused")},
+                StopReason.END_TURN,
+            ),
+            ({"before_agent": lambda _: End("Closed today.")}, StopReason.HOOK),
+            ({"after_tool": lambda _: 1 // 0}, StopReason.HOOK),
+        ],
+    )
+    async def test_what_they_made_is_part_of_the_record_and_they_are_not_called(
+        self, office: Office, acts: dict[str, Act], reason: StopReason
+    ) -> None:
+        log = Log()
+        office.hooks = Hooks([scripted_hook("h", log, acts=acts)])
+        settings = replace(SETTINGS, hooks=(HookSetting("h"),))
+        run = await office.run(LOOKS, says("There."), settings=settings)
+        log.called.clear()
+
+        replay = await office.replays.replay(ALICE, run.id)
+
+        assert (run.stop_reason, None, []) == (reason, replay.difference, log.called)
+
+    async def test_a_call_of_theirs_is_made_again(self, office: Office) -> None:
+        jumps = [CallTools((call("h1", "dig"),)), None]
+        hook = scripted_hook("h", Log(), before_model=lambda _: jumps.pop(0))
+        office.hooks = Hooks([hook])
+        settings = replace(SETTINGS, hooks=(HookSetting("h"),))
+        run = await office.run(says("There."), settings=settings)
+
+        replay = await office.replays.replay(ALICE, run.id)
+
+        assert (replay.difference, replay.end) == (None, StopReason.END_TURN)
+        assert replay.compared_messages == 3
 
 
 class TestDifferences:
