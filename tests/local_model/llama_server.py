@@ -1,6 +1,5 @@
 """llama.cpp's server in a process of its own, and what it says of its work."""
 
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -88,7 +87,6 @@ def llama_server(
         *("--model", str(model.weights)),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--ctx-size", str(_CONTEXT_TOKENS), "--parallel", "1"),
-        *("--threads", str(os.cpu_count() or 1)),
         *("--jinja", "--metrics", "--no-webui"),
         *(("--chat-template-file", str(template)) if template else ()),
     ]
