@@ -42,7 +42,8 @@ OPTIONS: Final = (
     "-DLLAMA_BUILD_UI=OFF",
 )
 AFTER_RESULTS: Final = (
-    "Answer the question from this, or call another tool if it does not hold the answer."
+    "If this does not hold the answer, call another tool. Otherwise answer the question from it "
+    "now, in words."
 )
 INSTRUCTIONS: Final = {
     "GGML_AVX": {"avx"},

@@ -20,9 +20,10 @@ _BETWEEN: Final = "\n\n"
 _RESULT_END: Final = "</tool_response>"
 _HARMLESS_END: Final = "&lt;/tool_response>"
 _AFTER_RESULTS: Final = (
-    "Answer the question from this, or call another tool if it does not hold the answer."
+    "If this does not hold the answer, call another tool. Otherwise answer the question from it "
+    "now, in words."
 )
-_AFTER_LAST_RESULTS: Final = "Answer the question from this."
+_AFTER_LAST_RESULTS: Final = "Answer the question from this now, in words."
 # Small models write what they read last: calls, where the form of a call ends the prompt, and made
 # up results, where something on results follows it.
 _PROMPT: Final = """\

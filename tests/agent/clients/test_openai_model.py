@@ -222,7 +222,8 @@ class TestToolsInText:
         assert results[0] == (
             "<tool_response>\nx is on b1.\n</tool_response>\n\n"
             "<tool_response>\ny is on b1.\n</tool_response>\n"
-            "Answer the question from this, or call another tool if it does not hold the answer."
+            "If this does not hold the answer, call another tool. Otherwise answer the question "
+            "from it now, in words."
         )
         assert "the arguments do not fit" in results[1]
         assert "the arguments are not a JSON object" in results[2]

@@ -15,7 +15,7 @@ WRITTEN = '<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_cal
 SPACED = WRITTEN.replace('"what": "x"', '"n":  1')
 QUESTION = ChatMessage(Role.USER, "Where?")
 RESPONSE = "<tool_response>\nOn b1.\n</tool_response>"
-ANSWER = "Answer the question from this."
+ANSWER = "Answer the question from this now, in words."
 
 
 def asked(*calls: ToolCall, text: str = "") -> ChatMessage:
@@ -91,9 +91,7 @@ class TestHistory:
     def test_results_ask_for_an_answer_or_another_call(self) -> None:
         *_, (_, text) = told(QUESTION, asked(call("c1")), result("c1", "x"), tools=(LOOK,))
 
-        assert text.startswith(
-            "<tool_response>\nx\n</tool_response>\nAnswer the question from this, or"
-        )
+        assert text.startswith("<tool_response>\nx\n</tool_response>\nIf this does not hold")
 
     @pytest.mark.parametrize(
         ("arguments", "written"),
