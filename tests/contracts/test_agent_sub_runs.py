@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from services.agent.domain.chat import Ending
-from services.agent.domain.endings import CANCELLED
+from services.agent.domain.endings import CANCELLED, INTERRUPTED
 from services.agent.domain.errors import (
     AgentDeletedError,
     FencedError,
@@ -230,6 +230,35 @@ class TestEnds:
 
         assert (await case.now(sub.run)).stop_reason is StopReason.INTERRUPTED
 
+    @pytest.mark.parametrize("ended_before", [True, False])
+    async def test_one_that_is_rolled_back_takes_it_along(
+        self, case: Case, *, ended_before: bool
+    ) -> None:
+        sub = await case.ask()
+        below = await case.ask("k2", of=sub)
+        if ended_before:
+            for each in (below, sub):
+                await case.stores.queue.journal(each).finish(ENDED, [answer()])
+        await case.stores.runs.start(
+            ALICE, case.caller.run.session_id, "Else", when_busy=WhenBusy.ROLLBACK
+        )
+        await case.stores.queue.journal(case.caller).finish(INTERRUPTED)
+
+        for run in (case.caller.run, sub.run, below.run):
+            assert (await case.now(run)).discarded
+            said = await case.stores.said(run)
+            assert {each.discarded for each in said if each.run_id == run.id} == {True}
+
+    async def test_one_that_is_interrupted_leaves_it_what_it_said(self, case: Case) -> None:
+        sub = await case.ask()
+        await case.stores.runs.start(
+            ALICE, case.caller.run.session_id, "Else", when_busy=WhenBusy.INTERRUPT
+        )
+        await case.stores.queue.journal(case.caller).finish(INTERRUPTED)
+
+        assert not (await case.now(sub.run)).discarded
+        assert {each.discarded for each in await case.stores.said(sub.run)} == {False}
+
     async def test_it_can_be_stopped_alone(self, case: Case) -> None:
         sub = await case.ask()
         await case.stores.queue.hand_back(sub)
@@ -305,14 +334,14 @@ class TestSessions:
         own = case.caller.run.session_id
         sub = (await case.ask()).run.session_id
 
-        async def listed(which: Which) -> list[str]:
-            return [each.id for each in await case.stores.sessions.list(ALICE, Page(), which)]
+        async def listed(which: Which) -> set[str]:
+            return {each.id for each in await case.stores.sessions.list(ALICE, Page(), which)}
 
-        assert await listed(Which()) == [own]
-        assert await listed(Which(sub_sessions=True)) == [sub, own]
-        assert await listed(Which(parent_run_id=case.caller.run.id)) == [sub]
-        assert await listed(Which(agent_id=case.callee.id)) == []
-        assert await listed(Which(agent_id=case.callee.id, sub_sessions=True)) == [sub]
+        assert await listed(Which()) == {own}
+        assert await listed(Which(sub_sessions=True)) == {sub, own}
+        assert await listed(Which(parent_run_id=case.caller.run.id)) == {sub}
+        assert await listed(Which(agent_id=case.callee.id)) == set()
+        assert await listed(Which(agent_id=case.callee.id, sub_sessions=True)) == {sub}
 
     async def test_they_are_the_users_alone(self, case: Case) -> None:
         sub = (await case.ask()).run

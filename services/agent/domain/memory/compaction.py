@@ -30,7 +30,10 @@ class Put(Protocol):
     """Keeps a summary."""
 
     async def __call__(self, summary: Summary, *, revision: int, usage: Usage) -> Memory | None:
-        """The memory as it is then; None where it is no longer of that revision."""
+        """The memory as it is then; None where it is no longer of that revision.
+
+        What the summary cost is counted in either case.
+        """
 
 
 MOST_PORTION_TOKENS: Final = 32_000
@@ -53,8 +56,8 @@ class Compaction:
 
     Attributes:
         memory: as it is now.
-        done: what was kept.
-        owed: what the model processed beside that.
+        done: what was kept, and what the model processed as far as that was counted.
+        owed: what it processed besides, which is not counted yet.
         request_tokens: what one question may cost; halved where the model reads less.
         refused: whether it does.
         overtaken: whether somebody else changed the memory.
@@ -188,16 +191,18 @@ class Compaction:
             model=self._model.info.name,
         )
         kept = await put(summary, revision=self.memory.revision, usage=self.owed)
+        self.done = replace(self.done, usage=self.done.usage + self.owed)
+        self.owed = Usage()
         if kept is None:
             self.overtaken = True
             raise OvertakenError
         before = 0 if self.done.messages or earlier is None else estimate_tokens(earlier.text)
-        self.done = Compacted(
+        self.done = replace(
+            self.done,
             messages=self.done.messages + self._unkept.messages,
             tokens_before=self.done.tokens_before + self._unkept.tokens_before + before,
-            usage=self.done.usage + self.owed,
         )
-        self.memory, self.owed, self._unkept = kept, Usage(), Compacted()
+        self.memory, self._unkept = kept, Compacted()
 
 
 def _usage(reply: ModelReply, cost: int) -> Usage:

@@ -60,8 +60,6 @@ def end_run(
     messages = database.append(stored.run, last_messages(_open_calls(stored), ending, closing))
     moment = messages[0].create_time if messages else database.clock()
     _close_calls(stored, ending, moment)
-    if stored.run.discarded:
-        database.discard(session_id, lambda message: message.run_id == stored.run.id)
     stored.lease_until = stored.place = None
     stored.run = replace(
         stored.run,
@@ -75,7 +73,17 @@ def end_run(
     )
     database.line_up(session_id)
     _end_subs(database, stored, ending)
+    if stored.run.discarded:
+        _discard(database, stored)
     return messages
+
+
+def _discard(database: MemoryDatabase, stored: StoredRun) -> None:
+    """Discard what was said in a run and in those of its sub-agents."""
+    stored.run = replace(stored.run, discarded=True)
+    database.discard(stored.run.session_id, lambda message: message.run_id == stored.run.id)
+    for sub in database.subs(stored.run.id):
+        _discard(database, sub)
 
 
 def _end_subs(database: MemoryDatabase, stored: StoredRun, ending: Ending) -> None:

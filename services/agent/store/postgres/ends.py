@@ -105,7 +105,21 @@ FROM ({SUB_TOTALS.format(run_id="$1")}) AS subs
 WHERE id = $1
 RETURNING {RUN}
 """
-_DISCARD = "UPDATE chat_message SET discarded = true WHERE session_id = $1 AND turn = $2"
+# All of them have ended by then, so nothing is said in them any more.
+_DISCARD = """
+WITH RECURSIVE below AS (
+    SELECT id, session_id, turn FROM run WHERE id = $1
+    UNION ALL
+    SELECT sub.id, sub.session_id, sub.turn FROM run AS sub
+    JOIN below ON sub.parent_run_id = below.id
+), marked AS (
+    UPDATE run SET discarded = true FROM below WHERE run.id = below.id AND NOT run.discarded
+)
+UPDATE chat_message SET discarded = true
+FROM below
+WHERE chat_message.session_id = below.session_id AND chat_message.turn = below.turn
+  AND NOT chat_message.discarded
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +199,11 @@ async def end_run(lent: PooledConnection, end: End, *, new_id: NewId) -> tuple[R
     ended = await lent.fetchrow(_END, *columns([write]), False)
     if ended is None:
         raise FencedError
-    if ended["discarded"]:
-        await lent.execute(_DISCARD, end.run.session_id, end.run.turn)
     if ended["unfinished"] > 1:
         await line_up(lent, end.run.session_id)
     run = await _end_subs(lent, end, new_id=new_id) or run_of(ended)
+    if run.discarded:
+        await lent.execute(_DISCARD, run.id)
     return run, write.committed(ended)
 
 

@@ -184,7 +184,7 @@ class TestFailures:
             await work.run(Pages(THREE), Shelf(refuses=True).put)
 
         assert work.overtaken
-        assert work.owed == Usage(9, 1)
+        assert (work.done.messages, work.done.usage, work.owed) == (0, Usage(9, 1), Usage())
 
     async def test_no_more_tokens_are_spent_than_are_left(self) -> None:
         model = ScriptedModel(otherwise=lambda n: says(f"notes {n}", Usage(1400, 50)))

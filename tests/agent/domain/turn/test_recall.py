@@ -270,12 +270,15 @@ class TestCompaction:
                     assert await put(ALICE, session.id, other, revision=0) is not None
                 return await super().complete(request)
 
-        conversation = Conversation(Overtaken(3000))
+        conversation = Conversation(Overtaken(3000, usage=True))
+        spent = Usage()
         while not conversation.model.summaries:
             run = await conversation.say(f"{len(conversation.model.questions)} {LONG}")
             assert run.state is RunState.FINISHED
+            spent += run.usage
 
         assert await remembered(conversation) == other
+        assert spent.input_tokens == sum(map(cost, conversation.model.requests))
         assert "By another." in conversation.model.questions[-1].messages[2].text
 
     async def test_after_a_clear_nothing_of_before_is_shown_or_summarised(self) -> None:
