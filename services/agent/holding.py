@@ -29,6 +29,7 @@ from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.held import Held
 from services.agent.domain.journal import HintingJournal, patiently
 from services.agent.domain.outcome import Outcome
+from services.agent.domain.places import callers_place
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import Claim, RunQueue
 from services.agent.domain.sub_runs import Answered, Task
@@ -173,13 +174,14 @@ class Holding:
         """Hold the run of a sub-agent while its caller waits; stopped with it, it is told why."""
         # Given up before its caller, which can then go on without it.
         limit = self._limits.suspected_at
-        held, task = self.hold(claim, until, crash_limit=limit, then=lambda: None)
-        try:
-            await asyncio.wait({task})
-        finally:
-            if not task.done():
-                held.decide(outcome.of_callee(caller.outcome))
+        with callers_place():
+            held, task = self.hold(claim, until, crash_limit=limit, then=lambda: None)
+            try:
                 await asyncio.wait({task})
+            finally:
+                if not task.done():
+                    held.decide(outcome.of_callee(caller.outcome))
+                    await asyncio.wait({task})
 
     def _journal(self, claim: Claim) -> RunJournal:
         return HintingJournal(

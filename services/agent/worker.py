@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from services.agent.domain import hints
-from services.agent.domain.places import Places
+from services.agent.domain.places import Places, own_place
 from services.agent.domain.queue import Caution, Claim, RunQueue
 from services.agent.holding import Holding, Turns, WorkerLimits
 from services.common.errors import ServiceError
@@ -70,12 +70,13 @@ class Worker:
             taken = await self._claim(free) if free else []
             for claim in taken:
                 self._places.take()
-                self._holding.hold(
-                    claim,
-                    until,
-                    crash_limit=self._limits.crash_limit,
-                    then=self._places.give_back,
-                )
+                with own_place():
+                    self._holding.hold(
+                        claim,
+                        until,
+                        crash_limit=self._limits.crash_limit,
+                        then=self._places.give_back,
+                    )
             if not free or len(taken) < free:
                 await news.wait()
 

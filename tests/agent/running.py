@@ -299,6 +299,7 @@ class Process:
             **variables,
         }
         self._process: asyncio.subprocess.Process | None = None
+        self._logged: asyncio.Task[bytes] | None = None
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[aio.Channel]:
@@ -314,9 +315,7 @@ class Process:
     async def failed(self) -> tuple[int | None, str]:
         """What a process that cannot start ends with, and what it says."""
         await self._start()
-        assert self._process is not None
-        _, told = await asyncio.wait_for(self._process.communicate(), 3 * ENOUGH)
-        return self._process.returncode, told.decode()
+        return await self._ended(within=3 * ENOUGH)
 
     async def _start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -326,14 +325,23 @@ class Process:
             env=self._environment,
             stderr=asyncio.subprocess.PIPE,
         )
+        assert self._process.stderr is not None
+        # Read all along: a process whose log nobody reads stands still once the pipe is full.
+        self._logged = asyncio.ensure_future(self._process.stderr.read())
 
     async def end(self, signum: signal.Signals) -> tuple[int | None, str]:
         """What the process ends with after a signal, and what it logged."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.send_signal(signum)
-        _, logged = await asyncio.wait_for(self._process.communicate(), ENOUGH)
-        return self._process.returncode, logged.decode()
+        return await self._ended(within=ENOUGH)
+
+    async def _ended(self, *, within: float) -> tuple[int | None, str]:
+        assert self._process is not None
+        assert self._logged is not None
+        async with asyncio.timeout(within):
+            logged = await self._logged
+            return await self._process.wait(), logged.decode()
 
 
 def scripted(model: ScriptedModel) -> Sequence[ModelSettings]:

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from services.agent.domain.chat import RunContext
 from services.agent.domain.models import RunLimits
+from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.run_models import RunState, StopReason
 from services.agent.domain.sub_runs import Answered, Task
@@ -473,6 +475,34 @@ class TestFaults:
 
         [answered] = asking.answered
         assert (run.state, answered.run.stop_reason) == (RunState.FINISHED, StopReason.INTERNAL)
+
+    async def test_those_that_are_asked_at_once_lend_one_place(
+        self, office: Office, asking: Asking
+    ) -> None:
+        places, all_wait, back = Places(1, most_lent=9), asyncio.Event(), asyncio.Event()
+        waiting = list[str]()
+
+        async def turns(context: RunContext, journal: RunJournal) -> None:
+            if context.run.parent is None and context.ask is not None:
+                tasks = [replace(asking.task, call_key=key) for key in "abc"]
+                await asyncio.gather(*map(context.ask, tasks))
+            else:
+                with places.lent() as loan:
+                    waiting.append(context.run.id)
+                    if len(waiting) == 3:
+                        all_wait.set()
+                    await back.wait()
+                    await loan.regain()
+            await reply(context, journal)
+
+        await office.employ(turns, places=places)
+        run = await office.say()
+        await asyncio.wait_for(all_wait.wait(), 10)
+        lent = places.free
+        back.set()
+        await office.ended(run)
+
+        assert lent == 1
 
     async def test_an_agent_that_is_gone_is_not_asked(self, office: Office, asking: Asking) -> None:
         await office.stores.agents.delete(ALICE, asking.task.agent_id)

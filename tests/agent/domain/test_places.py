@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from services.agent.domain.places import Places
+from services.agent.domain.places import Places, callers_place, own_place
 
 
 def taken(most: int, *, runs: int | None = None, most_lent: int = 9) -> Places:
@@ -174,5 +174,119 @@ class TestLent:
         assert waiter.task.cancelled()
         places.give_back()
         assert places.free == 0
+        places.give_back()
+        assert places.free == 1
+
+
+class Asked:
+    """A sub-agent of the run that makes it, and of the tasks that it starts; it works, then waits.
+
+    Attributes:
+        waits, wants, ends: set to have it wait, want its place back, and end.
+        back: set once it has it back.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.waits, self.wants, self.ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.back = asyncio.Event()
+        self.task = asyncio.ensure_future(self._asked(places))
+
+    async def _asked(self, places: Places) -> None:
+        with callers_place():
+            await asyncio.ensure_future(self._work(places))
+
+    async def _work(self, places: Places) -> None:
+        await self.waits.wait()
+        with places.lent() as loan:
+            await self.wants.wait()
+            await loan.regain()
+        self.back.set()
+        await self.ends.wait()
+
+
+async def asked(places: Places, count: int) -> list[Asked]:
+    """The sub-agents of one run."""
+    with own_place():
+        found = [Asked(places) for _ in range(count)]
+    await settled()
+    return found
+
+
+class TestShared:
+    async def test_it_is_lent_once_and_only_while_all_wait(self) -> None:
+        places = taken(1)
+        first, second = await asked(places, 2)
+
+        first.waits.set()
+        await settled()
+        assert places.free == 0
+
+        second.waits.set()
+        await settled()
+        assert places.free == 1
+
+        for each in (first, second):
+            each.wants.set()
+            each.ends.set()
+        await asyncio.wait({first.task, second.task})
+        assert places.free == 0
+        places.give_back()
+        assert places.free == 1
+
+    async def test_what_one_regains_the_others_have_as_well(self) -> None:
+        places = taken(1)
+        first, second = await asked(places, 2)
+        first.waits.set()
+        second.waits.set()
+        await settled()
+        places.take()
+        first.wants.set()
+        second.wants.set()
+        await settled()
+        assert not first.back.is_set()
+
+        places.give_back()
+        await settled()
+
+        assert (first.back.is_set(), second.back.is_set()) == (True, True)
+        assert places.free == 0
+        first.ends.set()
+        second.ends.set()
+        await asyncio.wait({first.task, second.task})
+
+    async def test_it_is_lent_when_the_last_one_that_works_ends(self) -> None:
+        places = taken(1)
+        first, second = await asked(places, 2)
+        for each in (first, second):
+            each.waits.set()
+        second.wants.set()
+        second.ends.set()
+        await settled()
+
+        assert second.task.done()
+        assert places.free == 1
+        first.wants.set()
+        first.ends.set()
+        await first.task
+        assert places.free == 0
+
+    async def test_whoever_fails_brings_it_back_for_those_that_queue_for_it(self) -> None:
+        places = taken(1)
+        first, second = await asked(places, 2)
+        first.waits.set()
+        second.waits.set()
+        await settled()
+        places.take()
+        first.wants.set()
+        await settled()
+
+        second.task.cancel()
+        await asyncio.wait({second.task})
+        places.give_back()
+        await settled()
+
+        assert first.back.is_set()
+        first.ends.set()
+        await first.task
         places.give_back()
         assert places.free == 1
