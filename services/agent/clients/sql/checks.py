@@ -1,7 +1,7 @@
 """What must hold of a role before a model may write its queries: it can read, and nothing else.
 
-A role that can only read still can send notifications, take advisory locks and turn off its own
-timeouts; all that stays within the database, which is why it must not be ChatMind's own.
+What such a role could still do by functions, `functions.py` refuses; what is left stays within the
+database, which is why it must not be ChatMind's own.
 """
 
 from typing import Final

@@ -7,12 +7,13 @@ inside of
     SELECT left(c1::text, …), … FROM (the query) AS q (c1, …) LIMIT …
 
 where only a query can stand: no DO, no COPY, no SET, no NOTIFY, no writing WITH. The transaction is
-READ ONLY, cannot be made otherwise once it has begun, and is never committed. A timer of this
-process ends a query that takes too long, as a session may turn off the server's.
+READ ONLY, cannot be made otherwise once it has begun, and is never committed. Functions that act
+beyond it cannot be named. A timer of this process ends a query that takes too long, as a session
+may turn off the server's.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -26,6 +27,7 @@ from services.agent.clients.sql.checks import (
     read_tables,
 )
 from services.agent.clients.sql.file import SqlSettings
+from services.agent.clients.sql.functions import check_functions, read_refused
 from services.agent.domain.models import RunId
 from services.agent.domain.tools.errors import FailedToolError, RetryToolError, ToolError
 from services.agent.domain.tools.outside import visible
@@ -66,6 +68,7 @@ class PostgresSqlDatabase:
         self._settings = settings
         self._own = own
         self._tables: Sequence[Table] | None = None
+        self._refused: Collection[str] = ()
         self._gate = asyncio.Semaphore(settings.connections)
         self._log = structlog.get_logger("sql").bind(database=settings.name)
 
@@ -150,11 +153,13 @@ class PostgresSqlDatabase:
                 )
             if self._tables is None:
                 await check_role(session, where=where)
+                self._refused = await read_refused(session)
                 self._tables = await read_tables(session, self._settings.tables, where=where)
         except asyncpg.SyntaxOrAccessError as error:
             raise UnsafeDatabaseError(f"{where}: it cannot be checked: {_line(error)}") from error
 
     async def _ask(self, session: Connection, sql: str) -> Rows:
+        check_functions(clean(sql), self._refused)
         await session.execute("BEGIN READ ONLY")
         columns = await _columns(session, clean(sql))
         names = [f"c{number}" for number in range(1, len(columns) + 1)]

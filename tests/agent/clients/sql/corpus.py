@@ -207,6 +207,30 @@ SIGNALS = (
     "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 10000000) AS n",
     "SELECT pg_advisory_lock_shared(1), pg_advisory_unlock_all()",
 )
+BEYOND = (
+    "SELECT pg_logical_emit_message(false, 'chatmind', 'x')",
+    "SELECT pg_logical_emit_message(true, 'chatmind', 'x')",
+    "SELECT pg_catalog.pg_logical_emit_message(false, 'chatmind', 'x')",
+    "SELECT PG_Logical_EMIT_message(false, 'chatmind', 'x')",
+    """SELECT "pg_logical_emit_message" (false, 'chatmind', 'x')""",
+    "SELECT pg_logical_emit_message/**/(false, 'chatmind', 'x')",
+    "SELECT pg_logical_emit_message --\n (false, 'chatmind', 'x')",
+    """SELECT U&"pg_logical_emit\\005fmessage"(false, 'chatmind', 'x')""",
+    """SELECT u&"pg_logical_emit!005fmessage" UESCAPE '!' (false, 'chatmind', 'x')""",
+    "SELECT 1 WHERE 1=1AND pg_logical_emit_message(false, 'chatmind', 'x') IS NULL",
+    "SELECT 1 FROM customers ORDER BY pg_logical_emit_message(false, 'chatmind', name)",
+    "SELECT * FROM pg_logical_emit_message(false, 'chatmind', 'x')",
+    "SELECT ts_rewrite('a'::tsquery, 'SELECT pg_' || 'logical_emit_message(false, ''a'', ''b'')')",
+    "SELECT query_to_xml('SELECT pg_' || 'notify(''chatmind'', ''x'')', true, true, '')",
+    "SELECT * FROM ts_stat('SELECT pg_' || 'notify(''chatmind'', ''x'')')",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()",
+    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()",
+    "SELECT pg_export_snapshot()",
+    "SELECT pg_stat_force_next_flush()",
+    "SELECT txid_current()",
+    "SELECT pg_current_xact_id()",
+    "SELECT setseed(0.5)",
+)
 LONG = (
     "SELECT pg_sleep(60)",
     "SELECT 1 FROM pg_sleep(60)",
@@ -260,6 +284,7 @@ CORPUS = (
     *OUTSIDE,
     *FOREIGN,
     *SIGNALS,
+    *BEYOND,
     *LONG,
     *NONSENSE,
 )

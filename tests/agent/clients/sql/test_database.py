@@ -108,9 +108,10 @@ class TestQuery:
 
         assert max(int(each.rows[0][0] or 0) for each in found) == 2
 
-    async def test_nothing_that_a_query_sets_is_there_for_the_next(self, shop: Shop) -> None:
+    async def test_a_query_sets_nothing_for_the_next(self, shop: Shop) -> None:
         database = PostgresSqlDatabase(shop.settings(), own=OWN)
-        await database.query("SELECT set_config('search_path', 'hidden', false)", run_id=RUN)
+        with pytest.raises(RetryToolError, match="may not use set_config"):
+            await database.query("SELECT set_config('search_path', 'hidden', false)", run_id=RUN)
 
         found = await database.query("SELECT current_setting('search_path')", run_id=RUN)
 
