@@ -41,10 +41,25 @@ TOOLS = [
     tool("count"),
     tool("environment"),
     tool("pull"),
+    tool("half"),
+    tool("hologram"),
+    tool("list"),
     tool("a b"),
     tool("a_b"),
     tool("a_b"),
 ]
+
+
+ODD: dict[str, Message] = {
+    "picture": {
+        "content": [{"type": "image", "mimeType": "image/png", "data": "QUJD"}],
+        "resultType": "complete",
+    },
+    "half": {"content": [{"type": "text", "text": "cut amid \ud83d"}], "resultType": "complete"},
+    "hologram": {"content": [{"type": "hologram"}], "resultType": "complete"},
+    "list": [1],  # type: ignore[dict-item]  # on purpose
+}
+"""What tools give that give the same each time; not all of it is a result."""
 
 
 @dataclass
@@ -107,6 +122,8 @@ class Fake:
     async def _call(self, params: Message, said: list[Message]) -> Message:
         name, arguments = params["name"], params.get("arguments", {})
         self.calls.append(name)
+        if name in ODD:
+            return ODD[name]
         match name:
             case "huge":
                 return text("x" * HUGE)
@@ -116,9 +133,6 @@ class Fake:
                 os._exit(3)
             case "fail":
                 return {**text("the disk is full"), "isError": True}
-            case "picture":
-                picture = {"type": "image", "mimeType": "image/png", "data": "QUJD"}
-                return {"content": [picture], "resultType": "complete"}
             case "count":
                 value = {"count": 2}
                 return {**text(json.dumps(value)), "structuredContent": value}
@@ -162,13 +176,17 @@ class FakeHttp:
         fake: what it is.
         url: where it answers.
         redirect: where it sends everybody instead; empty where it answers itself.
+        session: what it calls the next session.
+        forget: what it answers to a call in any other session; nothing where it knows them all.
+        news: set for it to tell of other tools, to whoever opened a stream for that.
     """
 
     fake: Fake
     url: str
     redirect: str = ""
     session: str = "s1"
-    forget: bool = False
+    forget: tuple[int, bytes] | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @asynccontextmanager
@@ -205,12 +223,13 @@ async def _serve_one(
     running.fake.headers.append(headers)
     if running.redirect:
         return _respond(writer, 307, b"", Location=running.redirect)
+    if first.startswith("GET") and running.fake.version == LEGACY:
+        await _tell(running, writer)
     if not first.startswith("POST"):
         return _respond(writer, 405, b"")
     message = json.loads(body)
-    if running.forget and "mcp-session-id" in headers:
-        running.forget = False
-        return _respond(writer, 404, b"")
+    if running.forget and headers.get("mcp-session-id", running.session) != running.session:
+        return _respond(writer, *running.forget)
     if message.get("params", {}).get("name") == "die":
         return False
     answers = await running.fake.answer(message)
@@ -218,6 +237,15 @@ async def _serve_one(
         return _respond(writer, 202, b"")
     session = {"Mcp-Session-Id": running.session} if message["method"] == "initialize" else {}
     return _respond(writer, 200, json.dumps(answers[-1]).encode(), **session)
+
+
+async def _tell(running: FakeHttp, writer: asyncio.StreamWriter) -> None:
+    """Tell on a stream of events, once there is news."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    await running.news.wait()
+    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    writer.write(f"event: message\ndata: {json.dumps(changed)}\n\n".encode())
+    await asyncio.Event().wait()
 
 
 def _respond(writer: asyncio.StreamWriter, status: int, body: bytes, **headers: str) -> bool:

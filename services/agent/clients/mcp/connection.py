@@ -14,6 +14,7 @@ from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -28,6 +29,7 @@ from services.agent.clients.mcp.file import HttpSettings, McpServerSettings
 from services.agent.clients.mcp.http import http_streams
 from services.agent.clients.mcp.results import rendered
 from services.agent.clients.mcp.stdio import stdio_streams
+from services.agent.clients.mcp.tidied import Tidied
 from services.agent.domain.chat import ToolResult
 from services.agent.domain.mcp.errors import ServerTooSlowError
 from services.agent.domain.mcp.models import ListedTool, McpCatalogue
@@ -78,6 +80,7 @@ class Connection:
         """What the server offers, asked again if it may have changed.
 
         Raises:
+            SessionEndedError: the server has forgotten this connection.
             Exception: it does not say.
         """
         async with self._listing:
@@ -87,8 +90,10 @@ class Connection:
                 self._fresh_until = loop.time() + FRESH_SECONDS
                 try:
                     self._catalogue = await self._listed()
-                except BaseException:
+                except BaseException as error:
                     self._fresh_until = 0.0
+                    if isinstance(error, MCPError) and self._is_forgotten(error):
+                        raise SessionEndedError from error
                     raise
             return self._catalogue
 
@@ -121,7 +126,7 @@ class Connection:
             raise FailedToolError(_amid(name)) from error
         if isinstance(result, InputRequiredResult):
             raise FailedToolError(f"{name} asks for input amid the call, which is not supported")
-        return await asyncio.to_thread(rendered, result)
+        return await asyncio.to_thread(rendered, result, name)
 
     async def hold(self) -> None:
         """Keep it until it is over, and hear of changes."""
@@ -149,16 +154,23 @@ class Connection:
 
     def _failure(self, error: MCPError) -> Exception:
         name, code = self._settings.declaration.name, error.error.code
-        if code == INVALID_REQUEST and error.error.message == "Session terminated":
-            self.forgotten = True
-            self.over.set()
+        if self._is_forgotten(error):
             return SessionEndedError()
         if code == CONNECTION_CLOSED and error.error.message == "Connection closed":
             self.over.set()
         if self.over.is_set():
             return FailedToolError(_amid(name))
+        if code == PARSE_ERROR and "validation error" in error.error.message:
+            return FailedToolError(f"{name} answered with what cannot be read")
         told = f"{name} answered with an error: {message_of(error)}"
         return RetryToolError(told) if code == INVALID_PARAMS else FailedToolError(told)
+
+    def _is_forgotten(self, error: MCPError) -> bool:
+        if (error.error.code, error.error.message) != (INVALID_REQUEST, "Session terminated"):
+            return False
+        self.forgotten = True
+        self.over.set()
+        return True
 
     async def _listed(self) -> McpCatalogue:
         listed: list[ListedTool] = []
@@ -232,7 +244,15 @@ def message_of(error: MCPError) -> str:
     return shortened(visible(error.error.message), _MOST_MESSAGE_BYTES)
 
 
-def _streams(
+@asynccontextmanager
+async def _streams(
+    settings: McpServerSettings, ended: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    async with _transport(settings, ended) as (read, write):
+        yield Tidied(read), write
+
+
+def _transport(
     settings: McpServerSettings, ended: Callable[[], None]
 ) -> AbstractAsyncContextManager[Any]:
     if isinstance(settings.reach, HttpSettings):

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Final
 
 import httpx2
@@ -16,6 +17,7 @@ from mcp_types import INTERNAL_ERROR
 
 from services.agent.clients.mcp.file import HttpSettings
 from services.agent.clients.mcp.stdio import MAX_MESSAGE_BYTES
+from services.agent.clients.mcp.surrogates import Mender
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 300.0
@@ -27,6 +29,8 @@ BETWEEN_STREAMS: Final = 1.0
 _METHOD_HEADER = "mcp-method"
 _LISTENING = "subscriptions/listen"
 _LAST_EVENT = "last-event-id"
+_SESSION_HEADER = "mcp-session-id"
+_FORGOTTEN = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
 
 
 class BodyError(httpx2.StreamError):
@@ -85,7 +89,10 @@ class _Guard(httpx2.AsyncBaseTransport):
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             return _failed(_why(error))
-        return _bounded(response)
+        bounded = _bounded(response)
+        if bounded.is_client_error and _SESSION_HEADER in request.headers:
+            return await _of_session(bounded)
+        return bounded
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -126,6 +133,25 @@ def _bounded(response: httpx2.Response) -> httpx2.Response:
     return response
 
 
+async def _of_session(response: httpx2.Response) -> httpx2.Response:
+    """An error reply to what was asked within a session.
+
+    A 404 says that the server has forgotten the session, and so do many servers with a 400 that
+    speaks of it. The SDK takes it so only where the reply has no body.
+    """
+    if response.status_code not in _FORGOTTEN:
+        return response
+    try:
+        body = await response.aread()
+    except httpx2.StreamError:
+        body = b""
+    finally:
+        await response.aclose()
+    if response.status_code == HTTPStatus.BAD_REQUEST and b"session" not in body.lower():
+        return httpx2.Response(400, headers=response.headers, content=body)
+    return httpx2.Response(404)
+
+
 class _Body(httpx2.AsyncByteStream):
     """A body that fails in one way only."""
 
@@ -134,13 +160,14 @@ class _Body(httpx2.AsyncByteStream):
         self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        size, mender = 0, Mender()
         try:
             async for piece in self._stream:
                 size += len(piece)
                 if self._most is not None and size > self._most:
                     raise BodyError(f"the answer is over {self._most} bytes")
-                yield piece
+                yield mender.mended(piece)
+            yield mender.rest()
         except httpx2.TransportError as error:
             raise BodyError(_why(error)) from error
 

@@ -7,10 +7,12 @@ that is cancelled cancels its calls and nothing else.
 import asyncio
 import time
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from typing import Final
 
 import structlog
 from mcp import MCPError
+from mcp_types import PARSE_ERROR
 
 from services.agent.clients.mcp.connection import (
     CONNECT_SECONDS,
@@ -36,6 +38,9 @@ LONGEST_PAUSE: Final = 60.0
 
 STEADY: Final = 10.0
 """Seconds after which a connection that ends counts as no failure."""
+
+
+_FORGETFUL: Final = "it ends each session at once"
 
 
 class Link:
@@ -68,10 +73,20 @@ class Link:
         Raises:
             McpUnavailableError: it does not answer.
         """
+        with suppress(SessionEndedError):
+            return await self._catalogue()
+        try:
+            return await self._catalogue()
+        except SessionEndedError as error:
+            raise McpUnavailableError.of(self._name, _FORGETFUL) from error
+
+    async def _catalogue(self) -> McpCatalogue:
         connection = await self._connected()
         try:
             async with asyncio.timeout(PATIENCE):
                 return await connection.catalogue()
+        except SessionEndedError:
+            raise
         except Exception as error:
             connection.over.set()
             raise McpUnavailableError.of(self._name, _why(error)) from error
@@ -90,8 +105,7 @@ class Link:
             try:
                 return await self._call(tool, arguments)
             except SessionEndedError as error:
-                why = "it ends each session at once"
-                raise McpUnavailableError.of(self._name, why) from error
+                raise McpUnavailableError.of(self._name, _FORGETFUL) from error
 
     async def _call(self, tool: McpTool, arguments: Mapping[str, Json]) -> ToolResult:
         if tool.digest not in {each.digest for each in (await self.catalogue()).tools}:
@@ -151,6 +165,10 @@ def _why(error: BaseException) -> str:
     match error:
         case MCPError() if error.error.message == "Connection closed":
             return "it ended before it answered"
+        case SessionEndedError():
+            return _FORGETFUL
+        case MCPError() if error.error.code == PARSE_ERROR:
+            return "it answered with what cannot be read"
         case MCPError():
             return f"it answered with an error: {message_of(error)}"
         case TimeoutError():

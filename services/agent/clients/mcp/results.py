@@ -25,15 +25,21 @@ _NOTHING = "(The tool gave nothing back.)"
 _MOST_NAME = 200
 
 
-def rendered(result: CallToolResult) -> ToolResult:
-    """The text of a result, with what is no text named in its place, cut to `MAX_RESULT_BYTES`."""
+def rendered(result: CallToolResult, server: str) -> ToolResult:
+    """The text of a result, with what is no text named in its place, cut to `MAX_RESULT_BYTES`.
+
+    Args:
+        result: of a tool's.
+        server: whose tool it is; the text is a quotation of it, be it a result or an error.
+    """
     parts = [_block(each) for each in result.content]
     if (structured := _structured(result)) is not None:
         parts.append(structured)
     text = _cut("\n\n".join(part for part in parts if part)) or _NOTHING
+    source = f"the MCP server {server}"
     if result.is_error:
-        return ToolResult(f"Error: {text}", error="failed")
-    return ToolResult(text)
+        return ToolResult(f"Error: {text}", error="failed", source=source)
+    return ToolResult(text, source=source)
 
 
 def _block(block: ContentBlock) -> str:

@@ -28,6 +28,7 @@ from mcp_types import (
 )
 
 from services.agent.clients.mcp.file import StdioSettings
+from services.agent.clients.mcp.surrogates import mended
 from services.common.tasks import background_tasks
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
@@ -191,17 +192,26 @@ class _Lines:
         self._head = b""
         if head:
             return _too_long(head, line)
-        # Many programs write greetings where only messages belong.
-        with suppress(ValueError):
-            return jsonrpc_message_adapter.validate_json(line, by_name=False)
-        return None
+        try:
+            return jsonrpc_message_adapter.validate_json(mended(line), by_name=False)
+        except ValueError:
+            # Many programs write greetings where only messages belong; an answer is no greeting.
+            return _failed(line[:_EDGE], line[-_EDGE:], "the answer cannot be read")
 
 
 def _too_long(head: bytes, tail: bytes) -> JSONRPCMessage:
+    failed = _failed(head, tail, f"the answer is over {MAX_MESSAGE_BYTES} bytes")
+    if failed is None:
+        raise UnreadableError
+    return failed
+
+
+def _failed(head: bytes, tail: bytes, why: str) -> JSONRPCMessage | None:
+    """What fails the request that a message answers; None where it does not show which."""
     found = _FIRST.match(head) or _LAST.search(tail)
     if found is None:
-        raise UnreadableError
-    told = ErrorData(code=INTERNAL_ERROR, message=f"the answer is over {MAX_MESSAGE_BYTES} bytes")
+        return None
+    told = ErrorData(code=INTERNAL_ERROR, message=why)
     return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=told)
 
 

@@ -71,11 +71,18 @@ async def fake_server(kind: str, version: str, *, seconds: float = 10.0) -> Asyn
 
 _PROGRAM = (
     "from mcp.server import MCPServer\n"
+    "from mcp.server.mcpserver import Context\n"
     "m = MCPServer('official')\n"
     "@m.tool()\n"
     "def add(a: int, b: int) -> int:\n"
     "    'Adds two numbers.'\n"
     "    return a + b\n"
+    "@m.tool()\n"
+    "async def grow(ctx: Context) -> str:\n"
+    "    'Adds a tool.'\n"
+    "    m.add_tool(add, name='grown')\n"
+    "    await ctx.notify_tools_changed()\n"
+    "    return 'done'\n"
     "import sys\n"
     "more = {} if sys.argv[1] == 'stdio' else {'port': int(sys.argv[2])}\n"
     "m.run(transport=sys.argv[1], **more)\n"

@@ -19,7 +19,7 @@ from tests.agent.clients.mcp.fixtures import (
     opened,
     stdio,
 )
-from tests.agent.fake_mcp import fake_http
+from tests.agent.fake_mcp import TOOLS, fake_http, tool
 
 
 @pytest.mark.parametrize(("kind", "version"), KINDS)
@@ -57,6 +57,22 @@ class TestFake:
             with suppress(asyncio.CancelledError):
                 await slow
 
+    async def test_text_that_is_cut_amid_a_character_is_read(self, kind: str, version: str) -> None:
+        async with fake_server(kind, version) as fake:
+            assert (await fake.call("half")).text == "cut amid \ufffd"
+
+    async def test_content_of_an_unknown_kind_is_named(self, kind: str, version: str) -> None:
+        async with fake_server(kind, version) as fake:
+            assert (await fake.call("hologram")).text == "[hologram: not shown]"
+
+    async def test_an_answer_that_is_none_is_told_at_once(self, kind: str, version: str) -> None:
+        async with fake_server(kind, version) as fake:
+            begun = time.monotonic()
+            with pytest.raises(FailedToolError, match="cannot be read"):
+                await fake.call("list")
+            assert time.monotonic() - begun < 3
+            assert (await fake.call("echo", text="hi")).error is None
+
     async def test_one_that_never_answers_is_waited_for_so_long(
         self, kind: str, version: str
     ) -> None:
@@ -89,6 +105,16 @@ class TestFake:
             assert time.monotonic() - begun < 5
 
 
+class TestList:
+    async def test_one_odd_tool_does_not_cost_the_others(self) -> None:
+        async with fake_http("2025-11-25") as running, opened(http(running.url)) as fake:
+            running.fake.tools = [{"name": 5}, tool("cut\ud800"), {"name": "bare"}, *TOOLS]
+            tools = await fake.tools()
+
+        assert {"echo", "bare", "cut\ufffd"} < set(tools)
+        assert tools["bare"].refusal == ""
+
+
 class TestRugPull:
     @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
     async def test_a_change_that_is_told_counts_at_once(self, version: str) -> None:
@@ -101,6 +127,19 @@ class TestRugPull:
 
             with pytest.raises(ToolChangedError):
                 await fake.servers.call(before, {"text": "hi"})
+
+    async def test_over_http_too(self) -> None:
+        async with fake_http("2025-11-25") as running, opened(http(running.url)) as fake:
+            before = (await fake.tools())["echo"]
+            running.fake.pull()
+            running.news.set()
+            async with asyncio.timeout(5):
+                while "extra" not in await fake.tools():  # noqa: ASYNC110 - it is told aside
+                    await asyncio.sleep(0.01)
+
+            with pytest.raises(ToolChangedError):
+                await fake.servers.call(before, {"text": "hi"})
+        assert running.fake.calls == []
 
     @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
     async def test_one_that_is_not_told_is_found_in_time(
@@ -118,15 +157,44 @@ class TestRugPull:
 
 
 class TestSessions:
-    async def test_a_session_that_the_server_forgot_is_made_anew(self) -> None:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            (404, b""),
+            (404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Not found"}}'),
+            (400, b'{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"message":"No session"}}'),
+        ],
+    )
+    async def test_a_session_that_the_server_forgot_is_made_anew(
+        self, answer: tuple[int, bytes]
+    ) -> None:
         async with fake_http("2025-11-25") as running, opened(http(running.url)) as fake:
             await fake.call("echo", text="one")
-            running.forget, running.session = True, "s2"
+            running.forget, running.session = answer, "s2"
 
             assert (await fake.call("echo", text="two")).error is None
 
         assert running.fake.calls == ["echo", "echo"]
         assert running.fake.headers[-2]["mcp-session-id"] == "s2"
+
+    async def test_so_it_is_where_the_tools_are_asked_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "FRESH_SECONDS", 0.0)
+        async with fake_http("2025-11-25") as running, opened(http(running.url)) as fake:
+            await fake.tools()
+            running.forget, running.session = (404, b"{}"), "s2"
+
+            assert "echo" in await fake.tools()
+
+    async def test_any_other_refusal_is_told(self) -> None:
+        async with fake_http("2025-11-25") as running, opened(http(running.url)) as fake:
+            await fake.call("echo", text="one")
+            told = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many"}}'
+            running.forget, running.session = (400, told), "s2"
+
+            with pytest.raises(FailedToolError, match="fake answered with an error: too many"):
+                await fake.call("echo", text="two")
 
 
 class TestOfficialServer:
@@ -156,6 +224,10 @@ class TestOfficialServer:
                             result = await official.call("add", a=2, b=3)
                         await asyncio.sleep(0.1)
                 catalogue = await official.servers.catalogue("fake")
+                await official.call("grow")
+                async with asyncio.timeout(5):
+                    while "grown" not in await official.tools():  # noqa: ASYNC110 - told aside
+                        await asyncio.sleep(0.01)
         finally:
             process.kill()
             await process.wait()

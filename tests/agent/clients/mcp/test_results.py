@@ -24,24 +24,31 @@ def said(*texts: str, **more: object) -> CallToolResult:
 
 class TestRendered:
     def test_texts_stand_one_after_the_other(self) -> None:
-        result = rendered(said("a", "b\0"))
+        result = rendered(said("a", "b\0"), "notes")
 
         assert (result.text, result.error) == ("a\n\nb\ufffd", None)
 
     def test_nothing_is_said_to_be_nothing(self) -> None:
-        assert "nothing" in rendered(said()).text
+        assert "nothing" in rendered(said(), "notes").text
 
     def test_an_error_stays_one(self) -> None:
-        result = rendered(said("disk full", is_error=True))
+        result = rendered(said("disk full", is_error=True), "notes")
 
         assert (result.text, result.error) == ("Error: disk full", "failed")
+
+    def test_both_are_quotations_of_the_server(self) -> None:
+        for result in (rendered(said("a"), "notes"), rendered(said("b", is_error=True), "notes")):
+            assert result.source == "the MCP server notes"
 
     def test_structured_content_is_told_once(self) -> None:
         value = {"count": 2}
 
-        assert rendered(said('{"count":2}', structured_content=value)).text == '{"count":2}'
-        assert rendered(said("Two.", structured_content=value)).text == 'Two.\n\n{"count": 2}'
-        assert rendered(said(structured_content=value)).text == '{"count": 2}'
+        def shown(*texts: str) -> str:
+            return rendered(said(*texts, structured_content=value), "notes").text
+
+        assert shown('{"count":2}') == '{"count":2}'
+        assert shown("Two.") == 'Two.\n\n{"count": 2}'
+        assert shown() == '{"count": 2}'
 
     def test_what_is_no_text_is_named(self) -> None:
         content: list[ContentBlock] = [
@@ -57,7 +64,7 @@ class TestRendered:
             ),
         ]
 
-        text = rendered(CallToolResult(content=content)).text
+        text = rendered(CallToolResult(content=content), "notes").text
 
         assert text.split("\n\n") == [
             "[image: image/png, 5 bytes, not shown]",
@@ -69,7 +76,7 @@ class TestRendered:
         assert BLOB not in text
 
     def test_it_is_cut_between_characters(self) -> None:
-        text = rendered(said("ä" * MAX_RESULT_BYTES)).text
+        text = rendered(said("ä" * MAX_RESULT_BYTES), "notes").text
 
         assert MAX_RESULT_BYTES - 4 < len(text.encode()) <= MAX_RESULT_BYTES
         assert text.endswith(f"the tool gave {2 * MAX_RESULT_BYTES} bytes.]")

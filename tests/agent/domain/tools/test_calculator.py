@@ -1,5 +1,8 @@
+import gc
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -9,6 +12,16 @@ from services.agent.domain.tools.errors import FailedToolError, RetryToolError
 from tests.agent.domain.tools.contexts import CONTEXT
 
 TOOL = calculator_tool()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without the garbage collector, which parsing sets off: it looks at all that tests left."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class TestCalculate:
@@ -90,18 +103,19 @@ class TestCalculate:
         ],
     )
     def test_what_would_take_long_is_refused_at_once(self, expression: str) -> None:
-        begun = time.process_time()
-        with pytest.raises(ArithmeticRefusedError):
-            calculate(expression)
+        with _undisturbed():
+            begun = time.thread_time()
+            with pytest.raises(ArithmeticRefusedError):
+                calculate(expression)
 
-        assert time.process_time() - begun < 0.1
+            assert time.thread_time() - begun < 0.1
 
     def test_the_dearest_expressions_that_fit_are_quick(self) -> None:
-        begun = time.process_time()
+        begun = time.thread_time()
         for link in ("+1/7919", "*(1/7919)", "+sin(9)", "+2**.5", "-1e-999"):
             calculate("1" + link * (999 // len(link)))
 
-        assert time.process_time() - begun < 1
+        assert time.thread_time() - begun < 1
 
     def test_parentheses_may_be_nested(self) -> None:
         assert calculate("(" * 45 + "1" + "+1)" * 45) == "46"
