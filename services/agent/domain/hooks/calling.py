@@ -18,6 +18,7 @@ from services.agent.domain.hooks.hook import (
 )
 from services.agent.domain.messages import Role, ToolCall
 from services.agent.domain.models import RunId
+from services.agent.domain.soundness import check_sound
 from services.common.tasks import BackgroundTasks
 
 STOP_GRACE: Final = 0.5
@@ -95,7 +96,7 @@ class HookCaller:
             except asyncio.CancelledError:
                 log.warning("hook was cut off")
                 raise
-            except (Exception, SystemExit):  # a hook may fail in any way
+            except BaseException:  # a hook may raise anything; the worker goes on
                 log.exception("hook failed")
 
         task = self.tasks.start(f"hook {hook.name}", give())
@@ -122,13 +123,14 @@ def check(position: str, args: Sequence[object], value: object) -> None:
         value: what it gave.
 
     Raises:
-        TypeError: a value of that type means nothing there.
+        TypeError: a value of that type means nothing there, or it holds one that does not.
         ValueError: it would break the conversation.
     """
     if value is None:
         return
     if not isinstance(value, _GIVES[position]):
         raise TypeError(f"{position} gave a {type(value).__name__}")
+    check_sound(value)
     if isinstance(value, ModelRequest) and not _paired(value.messages):
         raise ValueError("the request holds a tool call without its result, or the reverse")
     if isinstance(value, ToolCall) and isinstance(asked := args[0], ToolCall):  # noqa: SIM102

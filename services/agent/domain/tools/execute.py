@@ -16,6 +16,7 @@ from services.agent.domain.chat import ToolContext, ToolResult, ToolSpec
 from services.agent.domain.drafts import MAX_TEXT_BYTES
 from services.agent.domain.messages import ToolCall, Whole
 from services.agent.domain.ports import Tool
+from services.agent.domain.soundness import check_sound
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
 from services.agent.domain.tools.errors import ToolError
 from services.agent.domain.tools.outside import QUOTATION_CHARS, quoted
@@ -113,20 +114,35 @@ async def _run(
 ) -> ToolResult:
     log = structlog.get_logger("tools")
     try:
-        return _shown(await tool.run(arguments, context), bounds, result_id)
-    except ToolError as error:
-        told = _error(error.word, error.message, advice=error.advice)
-        return _shown(told, bounds)
-    except ServiceError as error:
-        return _shown(_error(error.reason.lower(), error.message), bounds)
+        return await _given(tool, arguments, context, bounds=bounds, result_id=result_id)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         log.exception("tool failed", tool=tool.spec.name, run_id=context.run_id)
-    except (Exception, SystemExit):  # a tool may fail in any way; the run goes on
+    except BaseException:  # a tool may raise anything; the worker goes on
         log.exception("tool failed", tool=tool.spec.name, run_id=context.run_id)
     return _error("failed", f"{tool.spec.name} failed; this is a fault of the tool")
+
+
+async def _given(
+    tool: Tool,
+    arguments: Mapping[str, Json],
+    context: ToolContext,
+    *,
+    bounds: ToolBounds,
+    result_id: str,
+) -> ToolResult:
+    """What the tool gives, or says is wrong."""
+    try:
+        result = await tool.run(arguments, context)
+        check_sound(result)
+        return _shown(result, bounds, result_id)
+    except ToolError as error:
+        told = _error(error.word, error.message, advice=error.advice)
+        return _shown(told, bounds)
+    except ServiceError as error:
+        return _shown(_error(error.reason.lower(), error.message), bounds)
 
 
 def _late(spec: ToolSpec, bounds: ToolBounds) -> ToolResult:

@@ -1,10 +1,11 @@
 import asyncio
+from typing import cast
 
 import pytest
 
-from services.agent.domain.chat import ChatMessage, ModelRequest
+from services.agent.domain.chat import ChatMessage, ModelReply, ModelRequest, ToolResult
 from services.agent.domain.hooks.calling import HookCaller, HookFailedError, check
-from services.agent.domain.hooks.hook import Hook, HookConfig, OnFailure
+from services.agent.domain.hooks.hook import End, Hook, HookConfig, OnFailure
 from services.agent.domain.messages import Role
 from services.agent.domain.models import RunId
 from services.common.tasks import background_tasks
@@ -63,11 +64,16 @@ class TestCall:
 
             await asyncio.wait_for(stopped.wait(), 5)
 
-    async def test_a_hook_that_cancels_itself_has_failed(self) -> None:
-        hook = Stubborn(HookConfig())
+    @pytest.mark.parametrize(
+        "error",
+        [asyncio.CancelledError(), KeyboardInterrupt(), BaseExceptionGroup("a", [SystemExit(1)])],
+        ids=lambda error: type(error).__name__,
+    )
+    async def test_a_hook_that_raises_anything_has_failed(self, error: BaseException) -> None:
+        hook = Patient(HookConfig())
 
         async def cancel() -> None:
-            raise asyncio.CancelledError
+            raise error
 
         async with background_tasks() as tasks:
             with pytest.raises(HookFailedError) as failed:
@@ -105,6 +111,19 @@ class TestCheck:
         messages = (ChatMessage(Role.USER, "x"), ASKED, result("b"), result("a"), ASKED)
 
         check("before_model", (), ModelRequest((*messages, result("a"), result("b"))))
+
+    @pytest.mark.parametrize(
+        ("position", "given"),
+        [
+            ("after_model", ModelReply(cast("str", None))),
+            ("after_tool", ToolResult(cast("str", 5))),
+            ("before_model", ModelRequest((ChatMessage(Role.USER, cast("str", b"")),))),
+            ("before_agent", End("over", error=cast("str", ValueError()))),
+        ],
+    )
+    def test_what_holds_another_type_is_refused(self, position: str, given: object) -> None:
+        with pytest.raises(TypeError, match=r"^\w+\.\w+ is a "):
+            check(position, (), given)
 
     def test_another_type_is_refused(self) -> None:
         with pytest.raises(TypeError, match="after_agent gave a int"):

@@ -188,6 +188,10 @@ class TestExecute:
         assert stopped.is_set()
 
 
+class PanicException(BaseException):
+    """What is no Exception, and does not ask anybody to stop either."""
+
+
 class TestHostileTools:
     """T-D18: whatever a tool does, its call is bounded and has exactly one result.
 
@@ -292,7 +296,17 @@ class TestHostileTools:
 
     @pytest.mark.parametrize(
         "error",
-        [RuntimeError("x" * 10_000), SystemExit(1), asyncio.CancelledError(), MemoryError()],
+        [
+            RuntimeError("x" * 10_000),
+            SystemExit(1),
+            asyncio.CancelledError(),
+            MemoryError(),
+            KeyboardInterrupt(),
+            GeneratorExit(),
+            PanicException(),
+            BaseExceptionGroup("several", [KeyboardInterrupt()]),
+            RetryToolError(cast("str", 5)),
+        ],
         ids=lambda error: type(error).__name__,
     )
     async def test_one_that_raises_anything_has_failed(self, error: BaseException) -> None:
@@ -308,7 +322,16 @@ class TestHostileTools:
 
             assert len(result.text) == 100
 
-    async def test_one_that_gives_no_result_at_all_has_failed(self) -> None:
-        result = await run(PlainTool(gives=lambda arguments: cast("ToolResult", None)))
+    @pytest.mark.parametrize(
+        "given",
+        [
+            None,
+            b"",
+            ToolResult(cast("str", None)),
+            ToolResult("a", error=cast("str", ValueError())),
+        ],
+    )
+    async def test_one_that_gives_no_proper_result_has_failed(self, given: object) -> None:
+        result = await run(PlainTool(gives=lambda arguments: cast("ToolResult", given)))
 
         assert result.error == "failed"
