@@ -44,6 +44,18 @@ async def test_a_run_its_agent_and_what_was_said_before_are_kept(stores: Stores)
     assert [each.text for each in recording.messages] == ["c", "c!"]
 
 
+async def test_what_was_forgotten_before_is_no_part_of_it(stores: Stores) -> None:
+    session = await stores.session()
+    await ended(stores, session.id, "a")
+    await stores.memories.clear(ALICE, session.id)
+    await ended(stores, session.id, "b")
+    run = await ended(stores, session.id, "c")
+
+    recording = await stores.recordings.get(ALICE, run.id)
+
+    assert [each.text for each in recording.history] == ["b", "b!"]
+
+
 async def test_the_agent_is_known_after_it_was_deleted(stores: Stores) -> None:
     session = await stores.session()
     run = await ended(stores, session.id, "a")

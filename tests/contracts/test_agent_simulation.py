@@ -170,6 +170,11 @@ async def not_noted(self: journal.MemoryRunJournal, call_ids: Sequence[ToolCallI
     """Nothing."""
 
 
+def discard_it_alone(database: MemoryDatabase, stored: StoredRun) -> None:
+    """What was said in a run, and nothing of its sub-agents."""
+    database.discard(stored.run.session_id, lambda message: message.run_id == stored.run.id)
+
+
 def silence_is_a_yes(approval: Approval, moment: datetime) -> Approval:
     """An approval, as if nobody had to answer."""
     lapsed = approval.state is ApprovalState.PENDING and approval.expire_time <= moment
@@ -189,7 +194,9 @@ FAULTS: dict[str, tuple[object, str, Any, str]] = {
     "lapsed leases stay": (MemoryRunQueue, "_lapsed", lambda _: iter(()), "I9"),
     "tokens are not bounded": (Progress, "affords", lambda *_: True, "I8"),
     "a call asks once more": (MemoryRunQueue, "_asked", lambda *_: None, "I6"),
-    "sub-agents go on alone": (ends, "_end_subs", lambda *_: None, "D9"),
+    # What they use is not counted then either, or is after the end of their caller.
+    "sub-agents go on alone": (ends, "_end_subs", lambda *_: None, "D9|I4|I8"),
+    "sub-agents are not rolled back": (ends, "_discard", discard_it_alone, "D11"),
     "a no is a yes": (
         Decision,
         "state",

@@ -142,7 +142,10 @@ def _goes_on(before: Sequence[Message], after: Sequence[Message]) -> None:
 
 def _stays_ended(before: Run, run: Run, new: Sequence[Message]) -> None:
     if before.state.final:
-        assert run == before, "I4: an end changed"
+        # The run of a sub-agent is rolled back with the one that asked, be it after its own end.
+        rolled_back = run.parent is not None and run.discarded
+        kept = replace(before, discarded=True) if rolled_back else before
+        assert run == kept, "I4: an end changed"
         assert not new, "I4: a message after the end"
     assert run.state.final == (run.stop_reason is not None) == (run.end_time is not None)
 
@@ -205,6 +208,8 @@ def _with_their_callers(found: Snapshot) -> None:
         caller = found.runs[run.parent.run_id]
         assert (run.tenant, run.user_id) == (caller.tenant, caller.user_id), "X: for somebody else"
         assert run.state.final or not caller.state.final, "D9: it goes on without its caller"
+        along = run.discarded or not (caller.discarded and caller.state.final)
+        assert along, "D11: its caller is rolled back alone"
         questions = [each for each in found.messages[run.session_id] if each.role is Role.USER]
         assert len(questions) == 1, "I1: a sub-agent is asked twice"
     assert all(count == 1 for count in calls.values()), "I6: a call has two runs"

@@ -29,7 +29,8 @@ class Recording:
     Attributes:
         run: the run.
         agent: as it was when the run was taken; None if it never was.
-        history: messages of the turns before, as `RunContext.history`.
+        history: messages of the turns before, as `RunContext.history`; without those that were
+            forgotten, be it after the run.
         messages: of the run, by sequence, the user's first; without those that are discarded,
             unless the whole run is.
     """

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from services.agent.domain.memory.models import Memory
 from services.agent.domain.models import Agent, RunId
 from services.agent.domain.queue import MAX_HISTORY_BYTES
 from services.agent.domain.replay.recording import Recording
@@ -21,7 +22,8 @@ class MemoryRecordings:
         run, agent = stored.run, self._agent(stored)
         said = self._db.messages[run.session_id]
         turns = {each.run.id: each.run.turn for each in self._db.runs_of(run.session_id)}
-        past = [m for m in said if turns[m.run_id] < run.turn and not m.discarded]
+        cleared = self._db.memories.get(run.session_id, Memory()).cleared_turn
+        past = [m for m in said if cleared < turns[m.run_id] < run.turn and not m.discarded]
         past.sort(key=lambda message: (turns[message.run_id], message.sequence))
         most = agent.settings.window.messages_at_once if agent else 0
         history = [*bounded(past[::-1], most=most, max_bytes=MAX_HISTORY_BYTES).items][::-1]

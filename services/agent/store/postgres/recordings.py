@@ -28,6 +28,7 @@ SELECT * FROM (
     FROM (
         SELECT * FROM chat_message
         WHERE session_id = $1 AND turn < $2 AND NOT discarded
+          AND turn > coalesce((SELECT cleared_turn FROM chat_memory WHERE session_id = $1), 0)
         ORDER BY turn DESC, sequence DESC LIMIT $3
     ) AS preceding
 ) AS counted

@@ -133,6 +133,17 @@ class TestIdentical:
         said = await office.stores.said(run)
         assert replay.compared_messages == len(said) - 1
 
+    async def test_what_was_forgotten_before_takes_no_tokens(self, office: Office) -> None:
+        settings = replace(SETTINGS, limits=RunLimits(max_tokens=1000))
+        session = await office.stores.session(settings=settings)
+        await office.say(session.id, says("far away " * 500))
+        await office.stores.memories.clear(ALICE, session.id)
+        run = await office.say(session.id, says("There."))
+
+        replay = await office.replays.replay(ALICE, run.id)
+
+        assert (run.stop_reason, replay.difference) == (StopReason.END_TURN, None)
+
     async def test_what_sub_agents_used_counts_again(self, office: Office) -> None:
         used = ToolResult("found", usage=Usage(900, 90), tool_calls=3)
         office.tools[0] = PlainTool(gives=lambda _: used)
