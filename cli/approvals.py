@@ -20,7 +20,9 @@ from services.common.status import failure_of
 ApprovalsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--approval", help="TOOL=always or TOOL=never: whether its calls wait for you; repeatable."
+        "--approval",
+        help="TOOL=always or TOOL=never: whether its calls wait for you; repeatable. All that are "
+        "given hold in place of those so far.",
     ),
 ]
 

@@ -151,6 +151,10 @@ def update_agent(
         list[str] | None, typer.Option("--hook", help="A hook, in place of those so far.")
     ] = None,
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Take its hooks away.")] = False,
+    approval: ApprovalsOption = None,
+    no_approvals: Annotated[
+        bool, typer.Option("--no-approvals", help="Let what its tools do decide, for all of them.")
+    ] = False,
     memory: Annotated[
         Memory | None, typer.Option(help="What of a conversation its model is shown.")
     ] = None,
@@ -159,7 +163,10 @@ def update_agent(
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
     _exclude(("--agent", agent, "--no-agents", no_agents), ("--hook", hook, "--no-hooks", no_hooks))
-    _exclude(("--mcp", mcp, "--no-mcp", no_mcp))
+    _exclude(
+        ("--mcp", mcp, "--no-mcp", no_mcp),
+        ("--approval", approval, "--no-approvals", no_approvals),
+    )
     new = agent_pb2.Agent(
         display_name=new_name or "",
         description=description or "",
@@ -168,6 +175,7 @@ def update_agent(
         time_zone=time_zone or "",
         agent_ids=[one_agent(gateway, each).id for each in agent or ()],
         hooks=hooks_of(hook or ()),
+        approvals=map(tool_approval, approval or ()),
         window=None if memory is None else memory.window,
         mcp_servers=mcp or (),
     )
@@ -179,6 +187,7 @@ def update_agent(
         "time_zone": time_zone is not None,
         "agent_ids": bool(agent) or no_agents,
         "hooks": bool(hook) or no_hooks,
+        "approvals": bool(approval) or no_approvals,
         "window.strategy": memory is not None,
         "mcp_servers": bool(mcp) or no_mcp,
     }

@@ -141,15 +141,17 @@ def _told(replay: replay_pb2.Replay) -> str:
 @app.command("approvals")
 @remote
 def list_approvals(gateway: Gateway, output: Output, run: RunArgument) -> None:
-    """List the tool calls of a run that wait for a person, or did so."""
+    """List the tool calls of a run that wait for a person, or did so: who answered, and when."""
     found = approvals_of(gateway, run, Approval.STATE_UNSPECIFIED)
     output.table(
         found,
-        columns=("TOOL", "STATE", "UNTIL", "ARGUMENTS", "ID"),
+        columns=("TOOL", "STATE", "BY", "WHEN", "UNTIL", "ARGUMENTS", "ID"),
         rows=(
             (
                 a.tool_name,
                 word(Approval.State.Name, a.state, prefix="STATE_"),
+                a.resolver_user_id,
+                a.resolve_time.ToJsonString() if a.HasField("resolve_time") else "",
                 a.expire_time.ToJsonString(),
                 a.arguments_json,
                 a.id,

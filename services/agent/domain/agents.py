@@ -17,6 +17,9 @@ from services.agent.domain.models import Agent, AgentId, AgentSettings, McpBindi
 from services.agent.domain.patch import patched, paths
 from services.agent.domain.ports import Knowledge, ModelRegistry, ToolRegistry
 from services.agent.domain.stores import AgentStore, RequestKey
+from services.agent.domain.tools.read_more import READ_MORE
+from services.agent.domain.tools.registry import is_tool_name
+from services.agent.domain.turn.citations import ASK_PREFIX
 from services.common.errors import InvalidArgumentError
 from services.common.hints import Notifier
 from services.common.identity import Identity
@@ -130,8 +133,7 @@ class Agents:
         if "tools" in changed:
             self._check_tools("agent.tools[{}]", settings.tools)
         if "approvals" in changed:
-            names = [each.tool for each in settings.approvals]
-            self._check_tools("agent.approvals[{}].tool", names)
+            self._check_approvals(settings)
         if "hooks" in changed:
             self._hooks.chosen(settings.hooks)
         if "knowledge_base_ids" in changed and settings.knowledge_base_ids:
@@ -142,6 +144,26 @@ class Agents:
             if self._tools.get(name) is None:
                 known = (spec.name for spec in self._tools.list())
                 raise UnknownToolError.of(field.format(place), name, known=known)
+
+    def _check_approvals(self, settings: AgentSettings) -> None:
+        """Make sure that each of them is about a tool that there is, or that there can be."""
+        for place, each in enumerate(settings.approvals):
+            if not self._may_be_called(each.tool):
+                field = f"agent.approvals[{place}].tool"
+                known = [READ_MORE, *(spec.name for spec in self._tools.list())]
+                raise UnknownToolError.of(field, each.tool, known=[*known, *self._beginnings()])
+
+    def _may_be_called(self, name: str) -> bool:
+        """Whether a run can ever have a tool of that name, though perhaps none does now."""
+        if self._tools.get(name) is not None or name == READ_MORE:
+            return True
+        beginnings = tuple(each.removesuffix("*") for each in self._beginnings())
+        return name.startswith(beginnings) and name not in beginnings and is_tool_name(name)
+
+    def _beginnings(self) -> Sequence[str]:
+        """What the names of tools begin with that come from elsewhere, each as a pattern."""
+        servers = (f"{server}_*" for server in self._mcp.names())
+        return [f"{ASK_PREFIX}*", *servers]
 
     async def _check_bases(self, identity: Identity, settings: AgentSettings) -> None:
         bases = await self._knowledge.bases(identity, settings.knowledge_base_ids)

@@ -114,6 +114,7 @@ class ToolSpec:
         effect: what a call does to the world; a tool that does not say is taken to change it.
         trusted: its results hold nothing that others wrote, so that they taint no run.
         asks_agent: it asks another agent, which may take all the time that its run has left.
+        foreign: what is told of it was written by others, so that offering it taints a run.
     """
 
     name: str
@@ -123,6 +124,7 @@ class ToolSpec:
     effect: ToolEffect = ToolEffect.STATE_CHANGING
     trusted: bool = False
     asks_agent: bool = False
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

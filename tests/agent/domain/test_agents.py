@@ -3,7 +3,6 @@ from datetime import timedelta
 
 import pytest
 
-from services.agent.clients.mcp.servers import Servers
 from services.agent.clients.models import Models
 from services.agent.clients.offline_model import OfflineModel
 from services.agent.domain import hints
@@ -19,7 +18,14 @@ from services.agent.domain.errors import (
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.hooks.shipped import SHIPPED
 from services.agent.domain.mcp.access import McpAccess
-from services.agent.domain.models import AgentSettings, HookSetting, KnowledgeBaseId, RunLimits
+from services.agent.domain.models import (
+    AgentSettings,
+    ApprovalMode,
+    HookSetting,
+    KnowledgeBaseId,
+    RunLimits,
+    ToolApproval,
+)
 from services.agent.domain.patch import paths
 from services.agent.domain.stores import RequestKey
 from services.agent.domain.tools.current_time import current_time_tool
@@ -29,6 +35,7 @@ from services.common.errors import InvalidArgumentError, NotFoundError, Permissi
 from services.common.identity import Identity
 from services.common.ids import new_id
 from services.common.paging import Page
+from tests.agent.domain.mcp.tools import Shown
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE, BOB, PRIVATE, SHARED, memory_stores
 
@@ -79,7 +86,7 @@ def agents(knowledge: OneBase, notified: LocalHints) -> Agents:
         tools=Tools([current_time_tool(now)]),
         knowledge=knowledge,
         hooks=Hooks(SHIPPED),
-        mcp=McpAccess(Servers((), {}), store),
+        mcp=McpAccess(Shown(down=frozenset({"notes"})), store),
         notifier=notified,
     )
 
@@ -112,6 +119,33 @@ class TestCreate:
 
         assert refused.value.metadata == {"tool": "rm", "known": "current_time"}
         assert [each.field for each in refused.value.violations] == ["agent.tools[1]"]
+
+    @pytest.mark.parametrize(
+        "tool", ["current_time", "read_more", "ask_librarian", "notes_send", "notes_a-B_1"]
+    )
+    async def test_an_approval_may_be_about_any_tool_that_there_can_be(
+        self, agents: Agents, tool: str
+    ) -> None:
+        approvals = (ToolApproval(tool, ApprovalMode.ALWAYS),)
+
+        created = await agents.create(ALICE, AgentSettings("Helper", approvals=approvals))
+
+        assert created.settings.approvals == approvals
+
+    @pytest.mark.parametrize(
+        "tool", ["rm", "ask", "ask_", "notes", "notes_", "other_send", "ask_a b", "notes_ö", "_"]
+    )
+    async def test_one_about_a_tool_that_there_cannot_be_is_refused_by_its_place(
+        self, agents: Agents, tool: str
+    ) -> None:
+        approvals = [ToolApproval(each, ApprovalMode.ALWAYS) for each in ("ask_x", tool)]
+
+        with pytest.raises(UnknownToolError) as refused:
+            await agents.create(ALICE, AgentSettings("Helper", approvals=tuple(approvals)))
+
+        known = "ask_*, current_time, notes_*, read_more"
+        assert refused.value.metadata == {"tool": tool, "known": known}
+        assert [each.field for each in refused.value.violations] == ["agent.approvals[1].tool"]
 
     async def test_an_unknown_hook_is_refused_by_its_place(self, agents: Agents) -> None:
         hooks = (HookSetting("logging"), HookSetting("nothing"))

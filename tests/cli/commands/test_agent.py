@@ -227,6 +227,20 @@ class TestApprovals:
         modes = agent_pb2.ToolApproval
         assert told == [("send", modes.MODE_ALWAYS), ("look", modes.MODE_NEVER)]
 
+    def test_they_are_changed_and_taken_away(self, chatmind: Chatmind, state: State) -> None:
+        state.agents = [agent("Clerk")]
+        words = ("--approval", "ask_writer=always", "--approval", "notes_send=never")
+
+        chatmind("agent", "update", "Clerk", *words)
+        told = [(each.tool, each.mode) for each in state.agents[0].approvals]
+        result = chatmind("agent", "update", "Clerk", *words, "--no-approvals")
+        chatmind("agent", "update", "Clerk", "--no-approvals")
+
+        modes = agent_pb2.ToolApproval
+        assert told == [("ask_writer", modes.MODE_ALWAYS), ("notes_send", modes.MODE_NEVER)]
+        assert result.stderr == "error: --approval and --no-approvals exclude each other\n"
+        assert list(state.agents[0].approvals) == []
+
     @pytest.mark.parametrize("text", ["send", "=always", "send=sometimes"])
     def test_anything_else_is_refused(self, chatmind: Chatmind, state: State, text: str) -> None:
         result = chatmind("agent", "create", "Clerk", "--approval", text)

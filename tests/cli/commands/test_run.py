@@ -178,6 +178,15 @@ class TestApprovals:
         assert [line.split()[1] for line in lines[1:]] == ["pending", "denied", "pending"]
         assert '{"to":"bob"}' in lines[1]
 
+    def test_it_is_told_who_answered_and_when(self, chatmind: Chatmind, state: State) -> None:
+        denied = state.approvals[1]
+        denied.resolver_user_id = "ann"
+        denied.resolve_time.FromJsonString("2026-06-01T10:30:00Z")
+
+        lines = chatmind("run", "approvals", RUN_ID).stdout.splitlines()
+
+        assert ["denied", "ann", "2026-06-01T10:30:00Z"] == lines[2].split()[1:4]
+
     def test_those_that_wait_are_approved(self, chatmind: Chatmind, state: State) -> None:
         result = chatmind("run", "approve", RUN_ID, "--yes")
 

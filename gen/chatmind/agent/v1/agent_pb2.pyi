@@ -138,7 +138,8 @@ class Agent(_message.Message):
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolApproval]:
         """approvals say which tools wait for a person before each call. A tool that is not named follows its own effect
         (Tool.effect): what only reads never waits; what changes state or reaches out waits once the run is tainted, that
-        is, once its model is shown what others wrote: results of tools that are not trusted, such as passages of documents.
+        is, once its model is shown what others wrote, or what a model said that had been shown such: results of tools that
+        are not trusted, such as passages of documents, summaries, and what MCP servers say of their tools.
         """
 
     @_builtins.property
@@ -253,7 +254,10 @@ class ToolApproval(_message.Message):
     TOOL_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
-    """tool is the name of one of the agent's tools, or of one that it is given unnamed; no name comes twice."""
+    """tool is the name of a tool that the agent has, or may come to have: one from ListTools or "read_more", or one that
+    begins with "ask_" or with an MCP server's name and "_", which need not be there yet. No name comes twice. While
+    ALWAYS names an "ask_" tool that is not there, agents that are not named wait as well: it may have a new name.
+    """
     mode: Global___ToolApproval.Mode.ValueType
     """mode is whether its calls wait."""
     def __init__(

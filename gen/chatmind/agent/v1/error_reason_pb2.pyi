@@ -43,7 +43,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNKNOWN_MODEL: _ErrorReason.ValueType  # 9
     """ERROR_REASON_UNKNOWN_MODEL: no model of that name is registered; metadata: model, known."""
     ERROR_REASON_UNKNOWN_TOOL: _ErrorReason.ValueType  # 10
-    """ERROR_REASON_UNKNOWN_TOOL: no tool of that name is registered; metadata: tool, known."""
+    """ERROR_REASON_UNKNOWN_TOOL: no tool of that name is registered, or can come to be; metadata: tool, known."""
     ERROR_REASON_UNKNOWN_KNOWLEDGE_BASE: _ErrorReason.ValueType  # 11
     """ERROR_REASON_UNKNOWN_KNOWLEDGE_BASE: the caller sees no such base; metadata: knowledge_base_id."""
     ERROR_REASON_RUN_IN_PROGRESS: _ErrorReason.ValueType  # 12
@@ -143,7 +143,7 @@ ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 8
 ERROR_REASON_UNKNOWN_MODEL: ErrorReason.ValueType  # 9
 """ERROR_REASON_UNKNOWN_MODEL: no model of that name is registered; metadata: model, known."""
 ERROR_REASON_UNKNOWN_TOOL: ErrorReason.ValueType  # 10
-"""ERROR_REASON_UNKNOWN_TOOL: no tool of that name is registered; metadata: tool, known."""
+"""ERROR_REASON_UNKNOWN_TOOL: no tool of that name is registered, or can come to be; metadata: tool, known."""
 ERROR_REASON_UNKNOWN_KNOWLEDGE_BASE: ErrorReason.ValueType  # 11
 """ERROR_REASON_UNKNOWN_KNOWLEDGE_BASE: the caller sees no such base; metadata: knowledge_base_id."""
 ERROR_REASON_RUN_IN_PROGRESS: ErrorReason.ValueType  # 12

@@ -167,7 +167,9 @@ class Message(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
-        """metadata holds what else is known: model, finish_reason, usage, error of a tool, and the like."""
+        """metadata holds what else is known: model, finish_reason, usage, error of a tool, and the like. "tainted" is true where
+        the model had been shown what others wrote.
+        """
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:

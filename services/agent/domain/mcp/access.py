@@ -24,6 +24,10 @@ class McpAccess:
         self._servers = servers
         self._store = store
 
+    def names(self) -> Sequence[str]:
+        """What the servers are called, sorted, whether they answer or not."""
+        return [each.name for each in self._servers.declared()]
+
     async def list(
         self, identity: Identity, agent_id: AgentId | None = None
     ) -> Sequence[McpServer]:

@@ -29,6 +29,7 @@ class ServedTool:
             input_schema=tool.input_schema,
             idempotent=tool.read_only,
             effect=ToolEffect.READ_ONLY if tool.read_only else ToolEffect.OUTBOUND,
+            foreign=True,
         )
 
     @property

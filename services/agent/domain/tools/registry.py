@@ -9,6 +9,11 @@ from services.agent.domain.ports import Tool
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+def is_tool_name(name: str) -> bool:
+    """Whether a tool can be named so."""
+    return _NAME.fullmatch(name) is not None
+
+
 class Tools:
     """A fixed set of tools; satisfies `ports.ToolRegistry`."""
 
@@ -21,7 +26,7 @@ class Tools:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             name = tool.spec.name
-            if name in self._tools or not _NAME.fullmatch(name):
+            if name in self._tools or not is_tool_name(name):
                 raise ValueError(f"tool name {name!r} is malformed or comes twice")
             self._tools[name] = tool
 

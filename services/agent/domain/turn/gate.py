@@ -2,8 +2,9 @@
 
 What an agent says of a tool holds. Otherwise the tool's effect decides: what only reads does not
 wait, all else does once the run is tainted, that is, once its model is shown what others wrote and
-may have written to mislead it. Neither an unknown tool nor arguments that the tool would refuse are
-a question to a person: such a call is answered without being executed.
+may have written to mislead it, or what a model said that was shown such. Neither an unknown tool
+nor arguments that the tool would refuse are a question to a person: such a call is answered without
+being executed. A call is judged once more when it is about to be executed, as hooks have left it.
 """
 
 import json
@@ -21,6 +22,8 @@ from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import ApprovalMode, ToolApproval, ToolCallId
 from services.agent.domain.ports import Tool
 from services.agent.domain.tools.arguments import ArgumentsError, read_arguments
+from services.agent.domain.turn.citations import ASK_PREFIX
+from services.agent.domain.turn.replies import TAINTED
 from services.agent.domain.turn.steps import PlannedCall
 
 
@@ -47,6 +50,15 @@ class Gate:
         """The same calls with the questions, and with what answers those that were denied."""
         return tuple(each if each.answer else self._judged(each.call) for each in calls)
 
+    def released(self, call: ToolCall) -> PlannedCall:
+        """A call that was judged before, as it is to be executed now, or what answers it instead.
+
+        Whatever has become of its arguments since, it is made as a person approved it, or as one
+        about which nobody has to be asked, or not at all.
+        """
+        judged = self._judged(call)
+        return judged if judged.question is None else PlannedCall(call, _MISMATCH)
+
     def _judged(self, call: ToolCall) -> PlannedCall:
         approval = self.approvals.get(call.id)
         tool = self.tools.get(call.name)
@@ -68,15 +80,38 @@ class Gate:
         for each in self.modes:
             if each.tool == spec.name:
                 return each.mode is ApprovalMode.ALWAYS
+        if spec.asks_agent and self._agent_is_missed():
+            return True
         return self.tainted and spec.effect is not ToolEffect.READ_ONLY
+
+    def _agent_is_missed(self) -> bool:
+        """Whether the agent wants to be asked about another one that is not there by that name.
+
+        It may go by any other name now, as such names come from what people call an agent.
+        """
+        return any(
+            each.mode is ApprovalMode.ALWAYS
+            and each.tool.startswith(ASK_PREFIX)
+            and each.tool not in self.tools
+            for each in self.modes
+        )
 
 
 def taints(shown: Iterable[Draft], tools: Mapping[str, Tool]) -> bool:
     """Whether a model that is shown these messages reads what others wrote.
 
-    A result of a tool that the run no longer has counts as such, and so does an answer that cites.
+    A result of a tool that the run no longer has counts as such, and so does an answer that cites,
+    and whatever a model said that read such itself: it may have said it again.
     """
-    return any(message.citations or _of_others(message, tools) for message in shown)
+    return any(
+        message.citations or TAINTED in message.metadata or _of_others(message, tools)
+        for message in shown
+    )
+
+
+def offers_of_others(tools: Mapping[str, Tool]) -> bool:
+    """Whether a model that is offered these tools reads what others wrote of them."""
+    return any(tool.spec.foreign for tool in tools.values())
 
 
 def _of_others(message: Draft, tools: Mapping[str, Tool]) -> bool:
@@ -116,8 +151,8 @@ _NOBODY = ToolResult(
     error="approval_required",
 )
 _MISMATCH = ToolResult(
-    "Error: not executed, because the tool would read the arguments otherwise than they were "
-    "approved.",
+    "Error: not executed, because a person has to approve the call, and it has other arguments "
+    "than those that were approved.",
     error="approval_mismatch",
 )
 _TOO_LONG = ToolResult(

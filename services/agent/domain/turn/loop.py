@@ -39,7 +39,7 @@ from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
-from services.agent.domain.turn.gate import Gate, taints
+from services.agent.domain.turn.gate import Gate, offers_of_others, taints
 from services.agent.domain.turn.plan import Plan, Plans
 from services.agent.domain.turn.recall import Recall
 from services.agent.domain.turn.repeats import keys_of
@@ -193,7 +193,7 @@ class _Turn:
         calls = gate.judged(step.calls)
         self._thinking = False
         if step.reply is not None:
-            draft = replies.asking(step.reply, model=self._plan.offered.model)
+            draft = replies.asking(step.reply, model=self._plan.offered.model, tainted=gate.tainted)
             message = await self._journal.append_assistant(
                 draft, usage=step.usage, starting=self._repeatable(_ready(calls))
             )
@@ -205,7 +205,7 @@ class _Turn:
                 await self._journal.start_tool_calls(again)
         ready = _ready(calls)
         waiting = calls[len(ready) :]
-        given = await self._answer(ready, then=None if waiting else RunState.THINKING)
+        given = await self._answer(ready, gate, then=None if waiting else RunState.THINKING)
         return Executed(
             recorded=step.reply is not None,
             stored=sum(kept_size(message) for message in self._messages[before:]),
@@ -219,18 +219,31 @@ class _Turn:
         said: Sequence[Message] = self._messages
         if step.reply is None:
             asking = (place for place, each in enumerate(said) if each.tool_calls)
-            said = said[: max(asking)]
-        tools, sub_agent = self._plan.tools, self._context.run.parent is not None
+            # With the message that asks: it tells what an earlier worker had its model shown.
+            said = said[: max(asking) + 1]
         return Gate(
-            tools,
+            self._plan.tools,
             self._context.agent.settings.approvals,
-            # What a sub-agent is asked was written by another model, whatever that was shown.
-            tainted=sub_agent
-            or self._recall.summarised_through is not None
-            or taints((*self._context.history, *said), tools),
+            tainted=self._tainted(said),
             approvals=self._context.approvals,
-            attended=not sub_agent,
+            attended=not self._of_agent,
         )
+
+    def _tainted(self, said: Sequence[Message]) -> bool:
+        """Whether the model was shown what others wrote, with these messages of the run."""
+        tools = self._plan.tools
+        # What a sub-agent is asked was written by another model, whatever that was shown.
+        return (
+            self._of_agent
+            or self._recall.summarised_through is not None
+            or offers_of_others(tools)
+            or taints((*self._recall.history, *said), tools)
+        )
+
+    @property
+    def _of_agent(self) -> bool:
+        """Whether another agent asked."""
+        return self._context.run.parent is not None
 
     def _repeatable(self, calls: Sequence[PlannedCall]) -> list[int]:
         """Places of the calls that do no harm if they are noted as begun too early."""
@@ -261,24 +274,31 @@ class _Turn:
         return frozenset(first)
 
     async def _answer(
-        self, calls: Sequence[PlannedCall], *, then: RunState | None
+        self, calls: Sequence[PlannedCall], gate: Gate, *, then: RunState | None
     ) -> Sequence[ToolResult]:
         """Give each call its one result, committed in the order of the calls; gives them all.
 
         Args:
             calls: all of a reply, or those before the first that waits for a person.
+            gate: what has decided over them.
             then: where the run stands after the last result, if it moves on.
         """
         announced = await self._announce(calls)
         results: dict[ToolCallId, ToolResult] = {}
-        gate = asyncio.Semaphore(TOOLS_AT_ONCE)
+        places = asyncio.Semaphore(TOOLS_AT_ONCE)
+
+        async def execute_released(asked: ToolCall) -> ToolResult:
+            released = gate.released(asked)
+            return released.answer or await self._execute(released.call)
 
         async def execute_one(planned: PlannedCall) -> None:
             call = planned.call
-            async with gate:
+            async with places:
                 if planned.answer is None and self._once(call) and call.id not in announced:
                     await self._journal.start_tool_calls([call.id])
-                results[call.id] = planned.answer or await self._around.execute(call, self._execute)
+                results[call.id] = planned.answer or await self._around.execute(
+                    call, execute_released
+                )
 
         async with background_tasks() as tasks:
             waiting = [
@@ -352,6 +372,7 @@ class _Turn:
             model=self._plan.offered.model,
             retrieved=[each for message in self._messages for each in message.citations],
             summarised_through=self._recall.summarised_through,
+            tainted=self._tainted(self._messages),
         )
 
     def _unrepeatable(self) -> frozenset[ToolCallId]:

@@ -162,6 +162,11 @@ class Recall:
             self._ceiling = replace(self._ceiling, scale=max(self._ceiling.scale, scale))
 
     @property
+    def history(self) -> Sequence[Message]:
+        """Messages of the turns before, all that the model can have been shown among them."""
+        return self._context.history
+
+    @property
     def _summary(self) -> Summary | None:
         return None if self._memory is None else self._memory.summary
 

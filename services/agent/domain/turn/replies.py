@@ -1,6 +1,7 @@
 """What models and tools said, as messages to be committed. Pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from services.agent.domain.chat import Ending, ModelReply, ToolResult
 from services.agent.domain.endings import notice
@@ -9,17 +10,21 @@ from services.agent.domain.run_models import RunState, Usage
 from services.agent.domain.turn.citations import answer_citations
 from services.common.text import Json
 
+TAINTED: Final = "tainted"
+"""In the metadata of what a model said: it had been shown what others wrote."""
+
 _NO_OUTPUT = "(no output)"
 
 
-def asking(reply: ModelReply, *, model: str) -> Draft:
+def asking(reply: ModelReply, *, model: str, tainted: bool = False) -> Draft:
     """A reply that asks for tools.
 
     Args:
         reply: what the model said.
         model: the name it is registered under.
+        tainted: whether it had been shown what others wrote.
     """
-    metadata = _metadata(reply, model)
+    metadata = _metadata(reply, model, tainted=tainted)
     return Draft(Role.ASSISTANT, reply.text, tool_calls=reply.tool_calls, metadata=metadata)
 
 
@@ -48,6 +53,7 @@ def answer(
     model: str,
     retrieved: Iterable[Citation],
     summarised_through: int | None = None,
+    tainted: bool = False,
 ) -> Draft:
     """The answer to the user, with what it rests on.
 
@@ -56,11 +62,12 @@ def answer(
         model: the name it is registered under.
         retrieved: every passage that the run's tools brought.
         summarised_through: the turn up to which the model was shown a summary, if it was.
+        tainted: whether it had been shown what others wrote.
     """
+    metadata = _metadata(reply, model, tainted=tainted)
     if reply.hook:
-        return Draft(Role.ASSISTANT, reply.text, metadata=_metadata(reply, model))
+        return Draft(Role.ASSISTANT, reply.text, metadata=metadata)
     citations, basis = answer_citations(reply.text, retrieved)
-    metadata = _metadata(reply, model)
     if basis is not None:
         metadata["citation_basis"] = basis
     if summarised_through is not None:
@@ -75,15 +82,17 @@ def instead_of_answer(text: str, ending: Ending) -> Draft:
     return Draft(Role.ASSISTANT, text, metadata={"notice": ending.stop_reason.value})
 
 
-def _metadata(reply: ModelReply, model: str) -> dict[str, Json]:
+def _metadata(reply: ModelReply, model: str, *, tainted: bool) -> dict[str, Json]:
+    mark: dict[str, Json] = {TAINTED: True} if tainted else {}
     if reply.hook:
-        return {"hook": reply.hook}
+        return {"hook": reply.hook, **mark}
     known: Mapping[str, Json] = {
         "model": model,
         "served_model": reply.model if reply.model != model else "",
         "finish_reason": reply.finish_reason.value,
         "usage": _usage(reply.usage) if reply.usage else None,
         "reasoning": reply.reasoning,
+        **mark,
     }
     return {key: value for key, value in known.items() if value}
 

@@ -297,7 +297,7 @@ class TestErrors:
         assert told == [RunError("MODEL_UNAVAILABLE", "down")]
         assert (ending.state, ending.stop_reason) == (RunState.FINISHED, StopReason.HOOK)
         assert scene.journal.last.text == "Come back later."
-        assert scene.journal.last.metadata == {"hook": "b"}
+        assert scene.journal.last.metadata["hook"] == "b"
         assert scene.journal.steps == 2
         assert "c.on_error" not in log.called
 

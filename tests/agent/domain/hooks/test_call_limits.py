@@ -49,7 +49,7 @@ class TestModelCalls:
         assert scene.journal.last.text == (
             "I reached the limit of questions to the model before I was done."
         )
-        assert scene.journal.last.metadata == {"hook": "call_limits"}
+        assert scene.journal.last.metadata["hook"] == "call_limits"
         assert len(scene.model.requests) == 2
 
     async def test_or_fails(self) -> None:

@@ -49,6 +49,8 @@ class TestSupply:
         assert (look.effect, look.idempotent) == (ToolEffect.READ_ONLY, True)
         assert (write.effect, write.idempotent) == (ToolEffect.OUTBOUND, False)
         assert not look.trusted
+        assert look.foreign
+        assert write.foreign
 
     async def test_a_call_goes_to_the_server(self) -> None:
         servers = Shown({"files": [listed("look")]})

@@ -1,6 +1,6 @@
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +12,7 @@ from services.agent.domain.approval_models import (
     ApprovalState,
     Question,
 )
-from services.agent.domain.chat import ToolEffect, ToolResult
+from services.agent.domain.chat import ToolContext, ToolEffect, ToolResult, ToolSpec
 from services.agent.domain.messages import Citation, Draft, Role, ToolCall
 from services.agent.domain.models import (
     ApprovalMode,
@@ -24,8 +24,9 @@ from services.agent.domain.models import (
     ToolApproval,
     ToolCallId,
 )
-from services.agent.domain.turn.gate import Gate, taints
+from services.agent.domain.turn.gate import Gate, offers_of_others, taints
 from services.agent.domain.turn.steps import PlannedCall
+from services.common.text import Json
 from tests.agent.turns import PlainTool
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -35,6 +36,17 @@ SEND = PlainTool("send", effect=ToolEffect.OUTBOUND)
 TRUSTED = PlainTool("clock", trusted=True)
 TOOLS = {tool.name: tool for tool in (READ, KEEP, SEND, TRUSTED)}
 ALWAYS, NEVER = ApprovalMode
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A tool of which something else is told."""
+
+    tool: PlainTool
+    spec: ToolSpec
+
+    async def run(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolResult:
+        return await self.tool.run(arguments, context)
 
 
 def call(name: str, arguments: str = '{"what": "x"}') -> ToolCall:
@@ -182,6 +194,73 @@ class TestDecided:
         assert judged.answer is not None
 
 
+class TestReleased:
+    """What becomes of a call whose arguments a hook has changed since it was judged."""
+
+    def released(
+        self,
+        arguments: str,
+        *,
+        name: str = "send",
+        tainted: bool = True,
+        approval: Approval | None = None,
+    ) -> PlannedCall:
+        return gate(tainted=tainted, approval=approval).released(call(name, arguments))
+
+    @pytest.mark.parametrize("arguments", ['{"what":"x"}', '{ "what": "\\u0078" }'])
+    def test_it_is_made_as_it_was_approved(self, arguments: str) -> None:
+        given = self.released(arguments, approval=approved(ApprovalState.APPROVED))
+
+        assert given == PlannedCall(call("send", '{"what":"x"}'))
+
+    def test_with_other_arguments_than_the_approved_ones_it_is_not_made(self) -> None:
+        given = self.released('{"what": "y"}', approval=approved(ApprovalState.APPROVED))
+
+        assert given.answer is not None
+        assert given.answer.error == "approval_mismatch"
+
+    def test_nor_is_one_that_nobody_was_asked_about_and_somebody_had_to_be(self) -> None:
+        given = self.released('{"what": "y"}')
+
+        assert given.answer is not None
+        assert given.answer.error == "approval_mismatch"
+
+    def test_one_that_asks_nobody_is_made_as_it_is(self) -> None:
+        assert self.released('{"what": "y"}', tainted=False) == PlannedCall(
+            call("send", '{"what": "y"}')
+        )
+        assert self.released('{"what": "y"}', name="read").answer is None
+
+    def test_one_that_its_tool_refuses_is_left_to_the_tool(self) -> None:
+        approval = approved(ApprovalState.APPROVED)
+
+        assert self.released("{", approval=approval) == PlannedCall(call("send", "{"))
+
+
+class TestAgents:
+    """Names of other agents come from what people call them, so they can change at any time."""
+
+    def waits(self, *modes: ToolApproval) -> bool:
+        spec = replace(READ.spec, name="ask_writer", asks_agent=True)
+        tool = PlainTool("ask_writer")
+        asking = Gate({tool.name: Spec(tool, spec)}, modes, tainted=False, approvals={})
+        [judged] = asking.judged([PlannedCall(call("ask_writer"))])
+        return judged.question is not None
+
+    def test_one_that_has_to_be_asked_about_and_is_renamed_is_asked_about_still(self) -> None:
+        assert not self.waits()
+        assert self.waits(ToolApproval("ask_writer", ALWAYS))
+        assert self.waits(ToolApproval("ask_author", ALWAYS))
+
+    def test_what_is_said_of_this_one_holds(self) -> None:
+        said = (ToolApproval("ask_author", ALWAYS), ToolApproval("ask_writer", NEVER))
+
+        assert not self.waits(*said)
+
+    def test_what_is_said_of_other_tools_is_not_about_agents(self) -> None:
+        assert not self.waits(ToolApproval("send", ALWAYS), ToolApproval("ask_author", NEVER))
+
+
 class TestTaints:
     cited = Citation("1", KnowledgeBaseId("b"), DocumentId("d"), ChunkId("k"), "doc", (), 1, 1, 0.5)
 
@@ -197,6 +276,15 @@ class TestTaints:
 
     def test_so_does_one_of_a_tool_that_is_gone(self) -> None:
         assert taints([self.result("gone")], TOOLS)
+
+    def test_so_does_whatever_was_said_after_such_was_read(self) -> None:
+        assert taints([Draft(Role.ASSISTANT, "Send it.", metadata={"tainted": True})], TOOLS)
+
+    def test_so_do_tools_that_others_describe(self) -> None:
+        described = Spec(READ, replace(READ.spec, foreign=True))
+
+        assert offers_of_others({"read": described})
+        assert not offers_of_others(TOOLS)
 
     def test_and_an_answer_that_cites(self) -> None:
         said = Draft(Role.ASSISTANT, "See [1].")

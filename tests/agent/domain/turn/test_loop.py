@@ -1,7 +1,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -25,11 +25,13 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
+from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.ledger import ToolCallState
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.models import (
     AgentSettings,
     ApprovalMode,
+    HookSetting,
     KnowledgeBaseId,
     RunId,
     RunLimits,
@@ -44,6 +46,7 @@ from services.agent.domain.turn.loop import TOOLS_AT_ONCE
 from services.agent.domain.turn.replies import result
 from services.common.text import Json
 from tests.agent.dialogue import case, tool_call
+from tests.agent.domain.hooks.scripted import Act, Log, scripted_hook
 from tests.agent.turns import (
     USAGE,
     PlainTool,
@@ -1008,11 +1011,13 @@ class TestReadingOn:
 
 
 class TestWaiting:
-    def scene(self, *replies: ModelReply, mode: ApprovalMode = ApprovalMode.ALWAYS) -> Scene[Any]:
+    def scene(
+        self, *replies: ModelReply, otherwise: Callable[[int], ModelReply] | None = None
+    ) -> Scene[Any]:
         """A run with a tool that is asked about, and one that is not."""
-        settings = AgentSettings("Helper", approvals=(ToolApproval("send", mode),))
+        settings = AgentSettings("Helper", approvals=(ToolApproval("send", ApprovalMode.ALWAYS),))
         tools = [PlainTool("send", idempotent=False), PlainTool("read")]
-        return Scene(ScriptedModel(*replies), tools, settings)
+        return Scene(ScriptedModel(*replies, otherwise=otherwise), tools, settings)
 
     def answered(self, scene: Scene[Any], *states: ApprovalState) -> None:
         """Nobody is asked any more."""
@@ -1108,6 +1113,60 @@ class TestWaiting:
         assert isinstance(send, PlainTool)
         assert send.ran == []
         assert ToolCallState.UNKNOWN is scene.journal.calls[ToolCallId("a")]
+
+    async def hooked(self, arguments: str, before_tool: Act) -> Scene[Any]:
+        """A run whose hook stands around a call that was approved, if anybody was asked."""
+        hook = scripted_hook("h", Log(), before_tool=before_tool)
+        asking = calls(call("a", "send", arguments))
+        scene = self.scene(asking, otherwise=lambda number: says("So be it."))
+        scene.settings = replace(scene.settings, hooks=(HookSetting("h"),))
+        scene.hooks = Hooks([hook])
+        if await scene.work_on() is None:
+            self.answered(scene, ApprovalState.APPROVED)
+            await scene.work()
+        return scene
+
+    def sent(self, scene: Scene[Any]) -> Sequence[Mapping[str, Json]]:
+        """The calls that were made."""
+        send = scene.tools[0]
+        assert isinstance(send, PlainTool)
+        return send.ran
+
+    @pytest.mark.parametrize("arguments", ['{"what": "x"}', '{ "what":"\\u0078" }'])
+    async def test_a_hook_that_changes_nothing_of_an_approved_call_lets_it_be_made(
+        self, arguments: str
+    ) -> None:
+        scene = await self.hooked(
+            '{"what": "x"}', lambda asked: replace(asked, arguments_json=arguments)
+        )
+
+        assert self.sent(scene) == [{"what": "x"}]
+
+    async def test_a_call_that_a_hook_changes_after_it_was_approved_is_not_made(self) -> None:
+        scene = await self.hooked(
+            '{"what": "x"}', lambda asked: replace(asked, arguments_json='{"what": "y"}')
+        )
+
+        results = [each for each in scene.journal.messages if each.role is Role.TOOL]
+        assert self.sent(scene) == []
+        assert [each.metadata["error"] for each in results] == ["approval_mismatch"]
+        assert len(scene.journal.parked) == 1
+
+    async def test_nor_one_that_a_hook_mends_without_anybody_having_been_asked(self) -> None:
+        scene = await self.hooked(
+            '{"what": []}', lambda asked: replace(asked, arguments_json='{"what": "y"}')
+        )
+
+        results = [each for each in scene.journal.messages if each.role is Role.TOOL]
+        assert self.sent(scene) == []
+        assert [each.metadata["error"] for each in results] == ["approval_mismatch"]
+        assert scene.journal.parked == []
+
+    async def test_a_hook_can_answer_an_approved_call_itself(self) -> None:
+        scene = await self.hooked('{"what": "x"}', lambda asked: ToolResult("Not today."))
+
+        assert self.sent(scene) == []
+        assert scene.journal.messages[2].text == "Not today."
 
     async def test_silence_counts_as_no(self) -> None:
         scene = self.scene(calls(call("a", "send")), says("Then not."))
