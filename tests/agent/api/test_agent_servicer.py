@@ -756,7 +756,8 @@ class TestMcp:
     ) -> None:
         service, _ = served
         alice = service.alice
-        agent = await alice.create_agent(mcp_servers=["fake"])
+        never = agent_pb2.ToolApproval(tool="fake_die", mode=agent_pb2.ToolApproval.MODE_NEVER)
+        agent = await alice.create_agent(mcp_servers=["fake"], approvals=[never])
         service.model.script(calls(("c1", "fake_die", "{}")), says("It broke."))
 
         session = await alice.create_session(agent.id)
@@ -765,6 +766,20 @@ class TestMcp:
         assert run.state == run_pb2.Run.STATE_FINISHED
         (told,) = [m for m in await alice.messages(session.id) if m.tool_call_id]
         assert "the connection to it broke off" in told.text
+
+    async def test_what_a_server_says_of_its_tools_makes_calls_wait(
+        self, served: tuple[RunningAgent, FakeHttp]
+    ) -> None:
+        service, fake = served
+        agent = await service.alice.create_agent(mcp_servers=["fake"])
+        service.model.script(calls(("c1", "fake_echo", '{"text": "hello"}')))
+
+        session = await service.alice.create_session(agent.id)
+        run = await service.alice.say(session.id)
+        waiting = run_pb2.Run.STATE_AWAITING_APPROVAL
+        await service.alice.until(run.id, lambda run: run.state == waiting)
+
+        assert fake.fake.calls == []
 
     async def test_naming_a_bound_server_again_is_no_new_consent(
         self, served: tuple[RunningAgent, FakeHttp], monkeypatch: pytest.MonkeyPatch

@@ -185,7 +185,7 @@ class TestApprovals:
 
         lines = chatmind("run", "approvals", RUN_ID).stdout.splitlines()
 
-        assert ["denied", "ann", "2026-06-01T10:30:00Z"] == lines[2].split()[1:4]
+        assert lines[2].split()[1:4] == ["denied", "ann", "2026-06-01T10:30:00Z"]
 
     def test_those_that_wait_are_approved(self, chatmind: Chatmind, state: State) -> None:
         result = chatmind("run", "approve", RUN_ID, "--yes")
