@@ -26,6 +26,10 @@ ApprovalsOption = Annotated[
     ),
 ]
 
+NoApprovalsOption = Annotated[
+    bool, typer.Option("--no-approvals", help="Let what its tools do decide, for all of them.")
+]
+
 Approval = approval_pb2.Approval
 
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}

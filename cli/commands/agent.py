@@ -9,7 +9,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
-from cli.approvals import ApprovalsOption, tool_approval
+from cli.approvals import ApprovalsOption, NoApprovalsOption, tool_approval
 from cli.client import CALL_SECONDS, Gateway, listed
 from cli.errors import CommandError
 from cli.hooks import hooks_of
@@ -19,6 +19,13 @@ from cli.output import Output
 app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
+OtherAgentsOption = Annotated[
+    list[str] | None,
+    typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
+]
+OtherHooksOption = Annotated[
+    list[str] | None, typer.Option("--hook", help="A hook, in place of those so far.")
+]
 McpOption = Annotated[
     list[str] | None,
     typer.Option("--mcp", help="An MCP server whose tools it may use; repeatable."),
@@ -142,19 +149,12 @@ def update_agent(
     time_zone: Annotated[
         str | None, typer.Option(help="Where its users are; empty means UTC.")
     ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
-    ] = None,
+    agent: OtherAgentsOption = None,
     no_agents: Annotated[bool, typer.Option("--no-agents", help="Let it ask none.")] = False,
-    hook: Annotated[
-        list[str] | None, typer.Option("--hook", help="A hook, in place of those so far.")
-    ] = None,
+    hook: OtherHooksOption = None,
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Take its hooks away.")] = False,
     approval: ApprovalsOption = None,
-    no_approvals: Annotated[
-        bool, typer.Option("--no-approvals", help="Let what its tools do decide, for all of them.")
-    ] = False,
+    no_approvals: NoApprovalsOption = False,
     memory: Annotated[
         Memory | None, typer.Option(help="What of a conversation its model is shown.")
     ] = None,
@@ -162,11 +162,13 @@ def update_agent(
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Take its MCP servers away.")] = False,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
-    _exclude(("--agent", agent, "--no-agents", no_agents), ("--hook", hook, "--no-hooks", no_hooks))
-    _exclude(
-        ("--mcp", mcp, "--no-mcp", no_mcp),
-        ("--approval", approval, "--no-approvals", no_approvals),
-    )
+    lists = {
+        "agent_ids": ("--agent", agent, "--no-agents", no_agents),
+        "hooks": ("--hook", hook, "--no-hooks", no_hooks),
+        "approvals": ("--approval", approval, "--no-approvals", no_approvals),
+        "mcp_servers": ("--mcp", mcp, "--no-mcp", no_mcp),
+    }
+    _exclude(*lists.values())
     new = agent_pb2.Agent(
         display_name=new_name or "",
         description=description or "",
@@ -185,11 +187,8 @@ def update_agent(
         "system_prompt": system_prompt is not None,
         "model": model is not None,
         "time_zone": time_zone is not None,
-        "agent_ids": bool(agent) or no_agents,
-        "hooks": bool(hook) or no_hooks,
-        "approvals": bool(approval) or no_approvals,
         "window.strategy": memory is not None,
-        "mcp_servers": bool(mcp) or no_mcp,
+        **{path: bool(listed) or taken for path, (_, listed, _, taken) in lists.items()},
     }
     mask = _mask(given)
     new.id = one_agent(gateway, name).id

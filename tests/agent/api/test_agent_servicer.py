@@ -772,7 +772,7 @@ class TestMcp:
     ) -> None:
         service, fake = served
         agent = await service.alice.create_agent(mcp_servers=["fake"])
-        service.model.script(calls(("c1", "fake_echo", '{"text": "hello"}')))
+        service.model.script(calls(("c1", "fake_write_note", '{"text": "hello"}')))
 
         session = await service.alice.create_session(agent.id)
         run = await service.alice.say(session.id)

@@ -25,7 +25,6 @@ from services.agent.domain.errors import (
     EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
-    UnknownModelError,
 )
 from services.agent.domain.hooks.around import Turned
 from services.agent.domain.ledger import idempotency_key, position_of
@@ -40,7 +39,7 @@ from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
 from services.agent.domain.turn.citations import first_label
 from services.agent.domain.turn.gate import Gate, offers_of_others, taints
-from services.agent.domain.turn.plan import Plan, Plans
+from services.agent.domain.turn.plan import Plan, Plans, not_to_be_had
 from services.agent.domain.turn.recall import Recall
 from services.agent.domain.turn.repeats import keys_of
 from services.agent.domain.turn.steps import (
@@ -55,6 +54,8 @@ from services.agent.domain.turn.steps import (
     Replied,
     RunTools,
     Wait,
+    as_committed,
+    before_waiting,
 )
 from services.common.clock import Clock
 from services.common.errors import InvalidArgumentError
@@ -96,7 +97,7 @@ class Loop:
         try:
             plan = await self.planner.plan(context)
         except InvalidArgumentError as error:
-            ending = _not_to_be_had(error)
+            ending = not_to_be_had(error)
             await journal.finish(ending, [notice(error.message)])
             return ending
         async with background_tasks() as tools:
@@ -195,15 +196,15 @@ class _Turn:
         if step.reply is not None:
             draft = replies.asking(step.reply, model=self._plan.offered.model, tainted=gate.tainted)
             message = await self._journal.append_assistant(
-                draft, usage=step.usage, starting=self._repeatable(_ready(calls))
+                draft, usage=step.usage, starting=self._repeatable(before_waiting(calls))
             )
             self._messages.append(message)
-            calls = gate.judged(_as_committed(step.calls, message.tool_calls))
+            calls = gate.judged(as_committed(step.calls, message.tool_calls))
         else:
-            again = [calls[place].call.id for place in self._repeatable(_ready(calls))]
+            again = [calls[place].call.id for place in self._repeatable(before_waiting(calls))]
             if again:
                 await self._journal.start_tool_calls(again)
-        ready = _ready(calls)
+        ready = before_waiting(calls)
         waiting = calls[len(ready) :]
         given = await self._answer(ready, gate, then=None if waiting else RunState.THINKING)
         return Executed(
@@ -226,24 +227,21 @@ class _Turn:
             self._context.agent.settings.approvals,
             tainted=self._tainted(said),
             approvals=self._context.approvals,
-            attended=not self._of_agent,
+            attended=self._context.run.parent is None,
         )
 
     def _tainted(self, said: Sequence[Message]) -> bool:
-        """Whether the model was shown what others wrote, with these messages of the run."""
+        """Whether the model was shown what others wrote, with these messages of the run.
+
+        What a sub-agent is asked was written by another model, whatever that was shown.
+        """
         tools = self._plan.tools
-        # What a sub-agent is asked was written by another model, whatever that was shown.
         return (
-            self._of_agent
+            self._context.run.parent is not None
             or self._recall.summarised_through is not None
             or offers_of_others(tools)
             or taints((*self._recall.history, *said), tools)
         )
-
-    @property
-    def _of_agent(self) -> bool:
-        """Whether another agent asked."""
-        return self._context.run.parent is not None
 
     def _repeatable(self, calls: Sequence[PlannedCall]) -> list[int]:
         """Places of the calls that do no harm if they are noted as begun too early."""
@@ -397,25 +395,3 @@ class _Turn:
 
     def _seconds_left(self) -> float:
         return (self._deadline - self._loop.clock()).total_seconds()
-
-
-def _not_to_be_had(error: InvalidArgumentError) -> Ending:
-    """The end of a run whose agent names a model or a hook that is not there any more."""
-    of_model = isinstance(error, UnknownModelError)
-    reason = StopReason.MODEL_ERROR if of_model else StopReason.HOOK
-    return Ending(RunState.ERROR, reason, RunError(error.reason, error.message))
-
-
-def _ready(calls: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
-    """Those before the first that waits for a person, as results are in the order of the calls."""
-    return tuple(takewhile(lambda each: each.question is None, calls))
-
-
-def _as_committed(
-    planned: Sequence[PlannedCall], committed: Sequence[ToolCall]
-) -> tuple[PlannedCall, ...]:
-    """The same calls as the transcript holds them, so that a later worker would do the same."""
-    return tuple(
-        each if each.call == call else replace(each, call=call)
-        for each, call in zip(planned, committed, strict=True)
-    )

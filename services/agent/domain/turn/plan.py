@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from services.agent.domain.chat import RunContext
+from services.agent.domain.chat import Ending, RunContext
 from services.agent.domain.errors import UnknownModelError
 from services.agent.domain.hooks.registry import Hooks, HookSet
 from services.agent.domain.ports import Model, ModelRegistry, Tool
-from services.agent.domain.run_models import Offered
+from services.agent.domain.run_models import Offered, RunError, RunState, StopReason
 from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.tools.sources import ToolSource
 from services.agent.domain.turn.prompt import system_prompt
+from services.common.errors import InvalidArgumentError
 from services.common.tasks import task_group
 
 
@@ -91,3 +92,10 @@ class Planner:
             ),
             hooks=hooks,
         )
+
+
+def not_to_be_had(error: InvalidArgumentError) -> Ending:
+    """The end of a run whose agent names a model or a hook that is not there any more."""
+    of_model = isinstance(error, UnknownModelError)
+    reason = StopReason.MODEL_ERROR if of_model else StopReason.HOOK
+    return Ending(RunState.ERROR, reason, RunError(error.reason, error.message))

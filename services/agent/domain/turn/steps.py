@@ -1,6 +1,8 @@
 """What can happen in a run, and what it can do next: the words of `domain.turn.engine`."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from services.agent.domain.approval_models import Question
@@ -153,3 +155,18 @@ class Finish:
 
 
 Next: TypeAlias = Ask | RunTools | Wait | Finish
+
+
+def before_waiting(calls: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
+    """Those before the first that waits for a person, as results are in the order of the calls."""
+    return tuple(takewhile(lambda each: each.question is None, calls))
+
+
+def as_committed(
+    planned: Sequence[PlannedCall], committed: Sequence[ToolCall]
+) -> tuple[PlannedCall, ...]:
+    """The same calls as the transcript holds them, so that a later worker would do the same."""
+    return tuple(
+        each if each.call == call else replace(each, call=call)
+        for each, call in zip(planned, committed, strict=True)
+    )
