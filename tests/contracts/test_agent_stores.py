@@ -356,6 +356,17 @@ class TestRuns:
         assert (await stores.sessions.get(ALICE, untitled.id)).title == "What is it?"
         assert (await stores.sessions.get(ALICE, titled.id)).title == "Given"
 
+    async def test_an_agent_that_masks_gives_a_title_without_personal_data(
+        self, stores: Stores
+    ) -> None:
+        masking = replace(PRIVATE, hooks=(HookSetting("logging"), HookSetting("pii_masking")))
+        other = replace(PRIVATE, hooks=(HookSetting("logging"),))
+        for settings, title in ((masking, "Write to [email]"), (other, "Write to a@example.com")):
+            session = await stores.session(settings=settings)
+            await stores.runs.start(ALICE, session.id, "Write to a@example.com")
+
+            assert (await stores.sessions.get(ALICE, session.id)).title == title
+
     async def test_a_repeated_request_gives_the_first_run(self, stores: Stores) -> None:
         session = await stores.session()
         key = request_key("x")

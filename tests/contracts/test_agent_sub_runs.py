@@ -14,7 +14,7 @@ from services.agent.domain.errors import (
     SubSessionError,
 )
 from services.agent.domain.messages import Role
-from services.agent.domain.models import Agent, AgentId, RunLimits
+from services.agent.domain.models import Agent, AgentId, HookSetting, RunLimits
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Cost, Run, RunState, StopReason, Usage, WhenBusy
 from services.agent.domain.stores import Which
@@ -96,6 +96,15 @@ class TestAsking:
             *(Role.USER, "Look it up."),
             sub.message_id,
         )
+
+    async def test_one_that_masks_has_a_title_without_personal_data(self, case: Case) -> None:
+        masking = replace(PRIVATE, hooks=(HookSetting("pii_masking"),))
+        case.callee = await case.stores.agents.create(ALICE, masking)
+        task = case.task(text="Write to a@example.com")
+        sub = await case.stores.queue.ask(case.caller, task, lease=LEASE)
+        session = await case.stores.sessions.get(ALICE, sub.run.session_id)
+
+        assert session.title == "Write to [email]"
 
     async def test_it_is_in_hand_at_once_and_in_no_line(self, case: Case) -> None:
         sub = await case.ask()

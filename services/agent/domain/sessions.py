@@ -20,17 +20,6 @@ from services.common.paging import Listing, Page
 MAX_PAGE_BYTES: Final = 3 * 1024 * 1024 - 4096
 """What the messages of one page take on the wire at most; leaves room for the page token."""
 
-_TITLE_CHARACTERS = 80
-
-
-def title_of(text: str) -> str:
-    """A session's title from its first message: the beginning of its first line with words."""
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    title = " ".join(line.split())
-    if len(title) > _TITLE_CHARACTERS:
-        return title[: _TITLE_CHARACTERS - 1].rstrip() + "…"
-    return title
-
 
 class Sessions:
     """Opens, shows and deletes sessions; each is seen by its user alone."""

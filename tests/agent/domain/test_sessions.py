@@ -2,7 +2,7 @@ import pytest
 
 from services.agent.domain import hints
 from services.agent.domain.models import SessionId
-from services.agent.domain.sessions import Sessions, title_of
+from services.agent.domain.sessions import Sessions
 from services.common.errors import NotFoundError
 from services.common.ids import new_id
 from services.common.paging import Page
@@ -23,26 +23,6 @@ def notified() -> LocalHints:
 @pytest.fixture
 def sessions(stores: Stores, notified: LocalHints) -> Sessions:
     return Sessions(stores.sessions, messages=stores.messages, notifier=notified)
-
-
-class TestTitleOf:
-    @pytest.mark.parametrize(
-        ("text", "title"),
-        [
-            ("Hello", "Hello"),
-            ("  What \t is\u3000it? \nMore", "What is it?"),
-            ("\n\n  \nThird line", "Third line"),
-            ("x" * 80, "x" * 80),
-            ("x" * 81, "x" * 79 + "…"),
-            ("word " * 20, ("word " * 15) + "word…"),
-            (" \n ", ""),
-        ],
-    )
-    def test_it_is_the_beginning_of_the_first_line_with_words(self, text: str, title: str) -> None:
-        assert title == title_of(text)
-
-    def test_it_keeps_the_limit_of_the_contract(self) -> None:
-        assert len(title_of("\U0001f600" * 1000).encode()) <= 400
 
 
 class TestMessages:

@@ -13,8 +13,8 @@ from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import Agent, MessageId, RunId, Window
 from services.agent.domain.queue import MAX_HISTORY_BYTES, TRUSTING, Caution, Claim, Standing
 from services.agent.domain.run_models import Parent, Run, RunState
-from services.agent.domain.sessions import title_of
 from services.agent.domain.sub_runs import Answered, Task
+from services.agent.domain.titles import titles_of
 from services.agent.store.memory.database import MemoryDatabase, StoredRun, bounded
 from services.agent.store.memory.journal import MemoryRunJournal, held_by, holds
 from services.common.identity import Identity
@@ -125,7 +125,7 @@ class MemoryRunQueue:
         session = self._db.open_session(
             identity,
             agent.id,
-            title=title_of(task.text),
+            title=titles_of(task.text).of(agent.settings),
             time_zone=self._db.sessions[caller.session_id].time_zone,
             parent=(caller.id, task.call_key),
         )

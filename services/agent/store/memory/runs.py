@@ -17,8 +17,8 @@ from services.agent.domain.ledger import ToolCallRecord, read_position
 from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import AgentId, MessageId, RunId, Session, SessionId
 from services.agent.domain.run_models import Run, RunState, Spent, StopReason, WhenBusy
-from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import RequestKey
+from services.agent.domain.titles import titles_of
 from services.agent.store.memory.database import MemoryDatabase, StoredRun
 from services.agent.store.memory.ends import stop_run
 from services.common.identity import Identity
@@ -150,7 +150,8 @@ class MemoryRunStore:
         self._db.runs[run.id] = StoredRun(run)
         self._db.line_up(session.id)
         if run.turn == 1 and not session.title:
-            titled = replace(self._db.sessions[session.id], title=title_of(text))
+            title = titles_of(text).of(self._db.agents[session.agent_id].settings)
+            titled = replace(self._db.sessions[session.id], title=title)
             self._db.sessions[session.id] = titled
         return run, message
 

@@ -11,11 +11,12 @@ from services.agent.domain.errors import AgentDeletedError, FencedError
 from services.agent.domain.messages import Draft, Role
 from services.agent.domain.queue import Claim
 from services.agent.domain.run_models import Run
-from services.agent.domain.sessions import title_of
 from services.agent.domain.sub_runs import Answered, Task
+from services.agent.domain.titles import titles_of
 from services.agent.store.codec import limits_to_json
 from services.agent.store.postgres.inserts import SAY, draft_columns
 from services.agent.store.postgres.rows import RUN, message_of, present, run_of
+from services.agent.store.postgres.titles import title
 from services.common.db import PooledConnection
 from services.common.ids import NewId
 
@@ -26,6 +27,7 @@ WHERE id = $1 AND epoch = $2 AND lease_until IS NOT NULL AND cancel_reason IS NU
 FOR SHARE
 """
 _FIND = f"SELECT {RUN} FROM run WHERE parent_run_id = $1 AND parent_call_key = $2"
+_TITLE = title(tenant="asking.tenant", agent="asking.agent_id", plain="$15", masked="$19")
 _ACCEPT = f"""
 WITH asking AS (
     SELECT run.id, run.tenant, run.user_id, agent.id AS agent_id,
@@ -39,7 +41,7 @@ WITH asking AS (
     INSERT INTO chat_session (
         id, tenant, user_id, agent_id, title, last_sequence, unfinished, create_time, update_time,
         parent_run_id, parent_call_key, time_zone)
-    SELECT $14, tenant, user_id, agent_id, $15, 1, 1, moment, moment, id, $17, time_zone
+    SELECT $14, tenant, user_id, agent_id, {_TITLE}, 1, 1, moment, moment, id, $17, time_zone
     FROM asking
 ), started AS (
     INSERT INTO run (
@@ -110,6 +112,7 @@ async def ask(
 
 
 async def _accept(lent: PooledConnection, caller: Run, task: Task, new_id: NewId) -> str:
+    titles = titles_of(task.text)
     run_id = await lent.fetchval(
         _ACCEPT,
         *draft_columns([Draft(Role.USER, task.text)], [new_id()]),
@@ -118,10 +121,11 @@ async def _accept(lent: PooledConnection, caller: Run, task: Task, new_id: NewId
         caller.id,
         task.agent_id,
         new_id(),
-        title_of(task.text),
+        titles.plain,
         new_id(),
         task.call_key,
         limits_to_json(task.limits),
+        titles.masked,
     )
     if run_id is None:
         raise AgentDeletedError.of(task.agent_id)

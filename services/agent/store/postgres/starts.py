@@ -12,15 +12,17 @@ from services.agent.domain.errors import unknown
 from services.agent.domain.messages import Draft, Message, Role
 from services.agent.domain.models import AgentId, RunId, SessionId
 from services.agent.domain.run_models import Run
-from services.agent.domain.sessions import title_of
 from services.agent.domain.stores import RequestKey
+from services.agent.domain.titles import titles_of
 from services.agent.store.postgres.inserts import SAY, Write, draft_columns
 from services.agent.store.postgres.line import PLACE
 from services.agent.store.postgres.rows import RUN, run_of
+from services.agent.store.postgres.titles import title
 from services.common.db import PooledConnection
 from services.common.identity import Identity
 from services.common.ids import NewId
 
+_TITLE = title(tenant="$12", agent="written.agent_id", plain="$20", masked="$21")
 _START = f"""
 WITH locked AS MATERIALIZED (
     SELECT id, tenant, user_id, agent_id, last_sequence, unfinished, parent_run_id
@@ -60,7 +62,7 @@ WITH locked AS MATERIALIZED (
     UPDATE chat_session SET
         last_sequence = written.turn, unfinished = chat_session.unfinished + 1,
         update_time = written.moment,
-        title = CASE WHEN title = '' AND written.turn = 1 THEN $20 ELSE title END
+        title = CASE WHEN title = '' AND written.turn = 1 THEN {_TITLE} ELSE title END
     FROM written WHERE chat_session.id = written.session_id
 ), said AS (
     {SAY}
@@ -118,6 +120,7 @@ async def try_start(
     """
     identity, request = question.identity, question.request
     draft, message_id = Draft(Role.USER, question.text), new_id()
+    titles = titles_of(question.text)
     row = await lent.fetchrow(
         _START,
         *draft_columns([draft], [message_id]),
@@ -131,7 +134,8 @@ async def try_start(
         request and request.digest,
         depth.session,
         depth.tenant,
-        title_of(question.text),
+        titles.plain,
+        titles.masked,
     )
     if row is None:
         raise unknown("session", question.session_id)

@@ -50,7 +50,8 @@ def iban(number: str) -> bool:
 
 
 def resident_id(number: str) -> bool:
-    """Whether the 18 characters of a Chinese resident id fit its last one."""
+    """Whether the 18 characters of a Chinese resident id, perhaps in groups, fit its last one."""
+    number = number.replace(" ", "").replace("-", "")
     total = sum(int(each) * weight for each, weight in zip(number[:17], _ID_WEIGHTS, strict=True))
     return _ID_CHECKS[total % 11] == number[17].upper()
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from services.agent.domain.hooks.pii import checks
+from services.agent.domain.hooks.pii.fold import folded
 
 
 class Kind(Enum):
@@ -49,28 +50,35 @@ _KEY: Final = re.compile(
 _BEARER: Final = re.compile(r"(?i:\bbearer) {1,4}([A-Za-z0-9._~+/-]{20,}=*)")
 _PEM_BEGIN: Final = re.compile(r"-----BEGIN (?:[A-Z]{1,16} ){0,3}PRIVATE KEY-----")
 _PEM_END: Final = "PRIVATE KEY-----"
-_LOCAL: Final = re.compile(r"[A-Za-z0-9._%+'-]")
+# Latin, Greek and Cyrillic; Chinese may be the sentence that an address stands in.
+_LOCAL: Final = re.compile(r"[A-Za-z0-9._%+'\u00c0-\u024f\u0370-\u052f-]")
+_CHINESE_LOCAL: Final = re.compile(r"[\w.-]")
 _DOMAIN: Final = re.compile(
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.){1,8}[A-Za-z]{2,24}(?![A-Za-z])"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.){1,8}"
+    r"(?:[xX][nN]--[A-Za-z0-9-]{2,59}(?![A-Za-z0-9-])|[A-Za-z]{2,24}(?![A-Za-z]))"
+    r"|(?:\w(?:[\w-]{0,62})\.){1,8}(?:中国|中國|公司|网络|網絡|香港|台湾|台灣|рф|[A-Za-z]{2,24}(?![A-Za-z]))"
 )
 _LONGEST_LOCAL: Final = 64
 _IBAN_BEGIN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ -]?[A-Za-z0-9])", re.ASCII)
 _RESIDENT_ID: Final = re.compile(
-    r"(?<![\d*])[1-9]\d{5}(?:18|19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\d{3}[\dXx](?![\dA-Za-z])"
+    r"(?<![\d*])[1-9]\d{5}[ -]?(?:18|19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    r"[ -]?\d{3}[\dXx](?![\dA-Za-z])"
 )
 _CARD: Final = re.compile(
     r"(?<![\d*])(?:\d{13,19}"
-    r"|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}"
+    r"|\d{4}([ .-])\d{4}\1\d{4}\1\d{1,7}"
     r"|\d{4}([ -])\d{6}\2\d{4,5})(?!\d)"
 )
 _IP: Final = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]))",
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)"
+    r"|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,6}:\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)"
+    r"|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]))",
     re.ASCII,
 )
 _PHONE: Final = re.compile(
     r"(?<![\w+])\+\d{1,3}(?:[ .()-]{0,2}\d){6,13}(?!\d)"  # international
     r"|(?<![\d.+*-])(?:86[ -]?)?1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?!\d)"  # Chinese mobile
-    r"|(?<![\d.*-])0\d{2,3}-\d{7,8}(?!\d)"  # Chinese landline
+    r"|(?<![\d.*-])(?:0\d{2,3}-|\(0\d{2,3}\)[ -]?)\d{7,8}(?!\d)"  # Chinese landline
     r"|(?<![\d.*-])(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])[2-9]\d{2}[ .-]\d{4}(?![\d-])"  # American
 )
 
@@ -82,16 +90,16 @@ def find(text: str, kinds: Collection[Kind]) -> list[Found]:
         text: any text, however long or hostile.
         kinds: what is looked for.
     """
-    taken: list[Found] = []
+    shown, taken = folded(text), list[Found]()
     for kind in Kind:
         if kind in kinds:
             more = [
                 each
-                for start, end in _gaps(taken, len(text))
-                for each in _in(text, start, end, kind)
+                for start, end in _gaps(taken, len(shown.text))
+                for each in _in(shown.text, start, end, kind)
             ]
             taken = sorted([*taken, *more], key=lambda found: found.start)
-    return taken
+    return [Found(*shown.span(each.start, each.end), each.kind) for each in taken]
 
 
 def _gaps(taken: Sequence[Found], length: int) -> Iterator[tuple[int, int]]:
@@ -139,7 +147,8 @@ def _emails(text: str) -> Iterator[Found]:
         start = place
         if domain is not None:
             least = max(done, place - _LONGEST_LOCAL)
-            while start > least and _LOCAL.match(text, start - 1):
+            local = _LOCAL if _LOCAL.match(text, place - 1) else _CHINESE_LOCAL
+            while start > least and local.match(text, start - 1):
                 start -= 1
         if domain is not None and start < place:
             done = domain.end()

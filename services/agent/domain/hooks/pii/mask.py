@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from services.agent.domain.hooks.pii.find import Kind, find
+from services.agent.domain.hooks.pii.fold import folded
 from services.common.text import Json
 
 _SHOWN: Final = 4
@@ -105,7 +106,7 @@ class Masker:
 
     def _digest(self, text: str) -> str:
         """Twelve letters; a digest with digits in it might look like a number."""
-        plain = "".join(each for each in text.lower() if each.isalnum())
+        plain = "".join(each for each in folded(text).text.lower() if each.isalnum())
         digest = hashlib.sha256(f"{self.salt}\0{plain}".encode()).hexdigest()[:12]
         return "".join(_LETTERS[int(each, 16)] for each in digest)
 

@@ -18,15 +18,39 @@ def texts(text: str, kinds: frozenset[Kind] = KINDS) -> list[tuple[str, Kind]]:
     return [(text[each.start : each.end], each.kind) for each in find(text, kinds)]
 
 
+WIDE_ID = "１１０１０５１９４９１２３１００２Ｘ"
+
+
 class TestFound:
     @pytest.mark.parametrize(
         ("text", "found", "kind"),
         [
             ("Write to ann.lee+x@mail.example.com.", "ann.lee+x@mail.example.com", Kind.EMAIL),
             ("邮箱ann@example.cn，谢谢", "ann@example.cn", Kind.EMAIL),
+            ("邮箱：张三@example.com。", "张三@example.com", Kind.EMAIL),
+            ("to é.dupont@example.fr", "é.dupont@example.fr", Kind.EMAIL),
+            ("ann@例子.中国", "ann@例子.中国", Kind.EMAIL),
+            ("ann@xn--fsq.xn--fiqs8s!", "ann@xn--fsq.xn--fiqs8s", Kind.EMAIL),
+            ("ann＠example．com", "ann＠example．com", Kind.EMAIL),
+            ("a\u200bnn@exam\u200bple.com", "a\u200bnn@exam\u200bple.com", Kind.EMAIL),
             ("<ann@example.co.uk>", "ann@example.co.uk", Kind.EMAIL),
             ("card 4111 1111 1111 1111 ok", "4111 1111 1111 1111", Kind.CARD),
             ("card 4111-1111-1111-1111", "4111-1111-1111-1111", Kind.CARD),
+            ("4111\u00a01111\u00a01111\u00a01111", "4111\u00a01111\u00a01111\u00a01111", Kind.CARD),
+            ("4111\u20131111\u20131111\u20131111", "4111\u20131111\u20131111\u20131111", Kind.CARD),
+            ("4111.1111.1111.1111", "4111.1111.1111.1111", Kind.CARD),
+            ("号4111\u200b111111111111。", "4111\u200b111111111111", Kind.CARD),
+            ("DE89\u00a0370400440532013000", "DE89\u00a0370400440532013000", Kind.IBAN),
+            (
+                "１１０１０５１９４９１２３１００２Ｘ",
+                "１１０１０５１９４９１２３１００２Ｘ",
+                Kind.RESIDENT_ID,
+            ),
+            ("id 110105 19491231 002X", "110105 19491231 002X", Kind.RESIDENT_ID),
+            ("::ffff:192.168.1.1/128", "::ffff:192.168.1.1", Kind.IP),
+            ("电话１３８００１３８０００。", "１３８００１３８０００", Kind.PHONE),
+            ("（010）62345678", "（010）62345678", Kind.PHONE),
+            ("138\u00a00013\u00a08000", "138\u00a00013\u00a08000", Kind.PHONE),
             ("Amex 3782 822463 10005", "3782 822463 10005", Kind.CARD),
             ("no 1234 4111 1111 1111 1111", "4111 1111 1111 1111", Kind.CARD),
             ("IBAN DE89 3704 0044 0532 0130 00 please", "DE89 3704 0044 0532 0130 00", Kind.IBAN),
@@ -61,6 +85,8 @@ class TestFound:
             "order 20260601123456",
             "sk-short and Bearer of news",
             "999.1.1.1",
+            "谢谢@张三.很好",
+            "１２３４５",
         ],
     )
     def test_what_only_looks_like_it_is_not(self, text: str) -> None:
@@ -125,6 +151,11 @@ HOSTILE = {
     "mixed": "a@1.:+-sk-",
     "blanks": " ",
     "hyphens": "-",
+    "Chinese local parts": "张@",
+    "Chinese labels": "x@中.",
+    "hidden": "1\u200b",
+    "wide": "１",
+    "mapped addresses": "::f:1.",
 }
 
 
