@@ -33,6 +33,8 @@ _MOST_TRIED: Final = 3
 _MAX_HEADER_BYTES: Final = 64 * 1024
 _PIECE: Final = 64 * 1024
 _CLOSE_SECONDS: Final = 0.5
+# What may come around a page and within, in chunks of a byte or in answers before the answer.
+_MOST_AROUND: Final = 256 * 1024
 _HEADERS: Final = (
     ("user-agent", "ChatMind"),
     ("accept", "text/html, application/json, text/*;q=0.9, */*;q=0.1"),
@@ -121,15 +123,17 @@ class WebClient:
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its answer; how much is read of all that comes is bounded, too."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADER_BYTES)
+        self._room = _MOST_AROUND
 
     async def get(self, url: Url, *, max_bytes: int) -> WebReply:
         """What is answered; the body of a success is read up to the bound."""
+        self._room = 2 * max_bytes + _MOST_AROUND
         headers = [("host", url.authority), *_HEADERS]
         asked = self._http.send(h11.Request(method="GET", target=url.target, headers=headers))
         self._writer.write((asked or b"") + (self._http.send(h11.EndOfMessage()) or b""))
@@ -171,7 +175,11 @@ class _Exchange:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            self._http.receive_data(await self._reader.read(_PIECE))
+            piece = await self._reader.read(_PIECE)
+            self._room -= len(piece)
+            if self._room < 0:
+                raise h11.RemoteProtocolError("too much around the page")
+            self._http.receive_data(piece)
 
 
 def _unpacker(encoding: str) -> Callable[[bytes, int], bytes]:

@@ -24,6 +24,7 @@ from tests.agent.domain.tools.fetch.test_addresses import NOT_PUBLIC
 
 MEGABYTE = 1024 * 1024
 PUBLIC = "93.184.215.14"
+CHUNKED = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def here(*, public: bool = True) -> WebClient:
@@ -125,6 +126,8 @@ class TestGet:
             b"HTTP/1.1 200 X\r\ncontent-length: 10\r\n\r\nabc",
             b"HTTP/1.1 200 X\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nabc",
             b"HTTP/1.1 200 X\r\na: " + b"x" * 100_000,
+            b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000 + answer(b"hello"),
+            CHUNKED + (b"1;" + b"a" * 300 + b"\r\nx\r\n") * 900 + b"0\r\n\r\n",
             answer(b"no gzip", content_encoding="gzip"),
             answer(b"x", content_encoding="br"),
         ],

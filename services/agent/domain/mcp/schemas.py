@@ -14,6 +14,7 @@ import regex
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
 from services.agent.domain.mcp.text import visible
+from services.agent.domain.tools.schemas import deeper_than
 from services.common.text import Json, clean_json, shortened
 
 MAX_SCHEMA_BYTES: Final = 64 * 1024
@@ -51,7 +52,7 @@ def usable_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     Raises:
         UnusableSchemaError: it is too large, broken, or refers to what is not in it.
     """
-    if _deeper(schema, MAX_SCHEMA_DEPTH):
+    if deeper_than(schema, MAX_SCHEMA_DEPTH):
         raise UnusableSchemaError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if len(json.dumps(schema, ensure_ascii=False).encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
         raise UnusableSchemaError(f"its schema is larger than {MAX_SCHEMA_BYTES} bytes")
@@ -145,21 +146,6 @@ def _target(reference: str, root: Mapping[str, Json]) -> Json:
         else:
             return None
     return found
-
-
-def _deeper(value: Json, most: int) -> bool:
-    """Whether a value is nested deeper than so many levels."""
-    level: list[Json] = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, (Mapping, list))
-            for inner in (each.values() if isinstance(each, Mapping) else each)
-        ]
-        if not level:
-            return False
-    return any(isinstance(each, (Mapping, list)) for each in level)
 
 
 def _shown(value: Json, key: str) -> Json:

@@ -9,8 +9,11 @@ from typing import Final
 from services.agent.domain.chat import ToolSpec
 from services.agent.domain.tools.checking import UncheckableError, violations
 from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
-from services.agent.domain.tools.schemas import plainly_fits, schema_json
+from services.agent.domain.tools.schemas import deeper_than, plainly_fits, schema_json
 from services.common.text import Json, clean, clean_json
+
+MOST_DEPTH: Final = 100
+"""How deep arguments may be nested; whoever walks deeper ones may come to the end of its stack."""
 
 _MOST_VIOLATIONS: Final = 5
 _MOST_CHARS: Final = 300
@@ -47,6 +50,8 @@ def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
             f"the arguments must be a JSON object, not {_kind(written)}. {_wanted(spec)}"
         )
     meant, names = mended_values(written, spec.input_schema)
+    if deeper_than(meant, MOST_DEPTH):
+        raise ArgumentsError(f"the arguments are nested deeper than {MOST_DEPTH} levels")
     # Before the check: a NaN becomes null, which is no number.
     values = {clean(name): clean_json(value) for name, value in meant.items()}
     if not plainly_fits(values, spec) and (wrong := _violations(values, spec)):

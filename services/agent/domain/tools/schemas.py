@@ -97,3 +97,18 @@ def _object_check(schema: Mapping[str, Json], depth: int) -> Check | None:
         )
 
     return fits
+
+
+def deeper_than(value: object, most: int) -> bool:
+    """Whether a value is nested deeper than so many levels."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (Mapping, list))
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
+        if not level:
+            return False
+    return any(isinstance(each, (Mapping, list)) for each in level)

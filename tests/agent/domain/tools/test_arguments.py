@@ -1,7 +1,12 @@
 import pytest
 
 from services.agent.domain.chat import ToolSpec
-from services.agent.domain.tools.arguments import Arguments, ArgumentsError, read_arguments
+from services.agent.domain.tools.arguments import (
+    MOST_DEPTH,
+    Arguments,
+    ArgumentsError,
+    read_arguments,
+)
 from services.agent.domain.tools.function import object_schema
 from services.common.text import Json
 
@@ -19,6 +24,26 @@ SPEC = ToolSpec(
     idempotent=True,
 )
 BARE = ToolSpec("bare", "Bare.", object_schema({}, []), idempotent=True)
+
+
+class TestDepth:
+    """The parser of JSON stands some levels more than whoever walks its values afterwards."""
+
+    @pytest.mark.parametrize("levels", [MOST_DEPTH, 300, 900])
+    @pytest.mark.parametrize("value", ["{inner}", '"{inner}"'])
+    def test_what_is_nested_too_deep_is_refused(self, levels: int, value: str) -> None:
+        schema = object_schema({"n": {"type": "array", "items": {}}}, [])
+        text = '{"n": ' + value.format(inner="[" * levels + "]" * levels) + "}"
+
+        with pytest.raises(ArgumentsError, match="nested deeper than 100 levels"):
+            read_arguments(text, ToolSpec("deep", "Deep.", schema, idempotent=True))
+
+    def test_what_is_not_is_read(self) -> None:
+        levels = MOST_DEPTH - 2
+        schema = object_schema({"n": {}}, [])
+        text = '{"n": ' + '{"a": ' * levels + "1" + "}" * levels + "}"
+
+        assert read_arguments(text, ToolSpec("deep", "Deep.", schema, idempotent=True)).values
 
 
 class TestReadArguments:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from services.agent.domain.chat import ToolSpec
 from services.agent.domain.tools.checking import violations
-from services.agent.domain.tools.schemas import plainly_fits, schema_json
+from services.agent.domain.tools.schemas import deeper_than, plainly_fits, schema_json
 from services.common.text import Json
 
 TYPES = ("string", "boolean", "integer", "number", "array", "object", "null")
@@ -108,3 +108,12 @@ class TestSchemaJson:
         assert json.loads(schema_json(given)) == given.input_schema
         assert schema_json(given) is schema_json(given)
         assert "名" in schema_json(given)
+
+
+class TestDeeperThan:
+    @pytest.mark.parametrize(
+        ("value", "levels"), [(1, 0), ("[", 0), ([], 1), ({"a": [1]}, 2), ([1, {"a": {}}], 3)]
+    )
+    def test_levels_are_those_of_lists_and_objects(self, value: object, levels: int) -> None:
+        assert not deeper_than(value, levels)
+        assert levels == 0 or deeper_than(value, levels - 1)
