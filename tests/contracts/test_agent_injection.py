@@ -396,6 +396,57 @@ class TestInjection:
         assert attack.done == []
 
 
+class TestLater:
+    """Tools of an MCP server that come up after the agent was saved."""
+
+    async def later(self, *approvals: ToolApproval) -> Attack:
+        """An agent whose server has grown by tools that it had no word of."""
+        attack = await mcp(listed("look"))
+        attack.settings = replace(attack.settings, approvals=approvals)
+        await attack.session()
+        attack.servers.tools["web"] = [listed("look"), listed("write")]
+        attack.model.script = [asking(("web_write", "{}"))]
+        return attack
+
+    async def consent(self, attack: Attack) -> None:
+        """Somebody lets the agent use them."""
+        agent_id = (await attack.session()).agent_id
+        binding = consented("web", (await attack.servers.catalogue("web")).tools)
+        await attack.stores.agents.update(
+            ALICE, agent_id, lambda settings: replace(settings, mcp_servers=(binding,))
+        )
+
+    async def test_one_that_nobody_has_consented_to_is_not_called(self) -> None:
+        attack = await self.later()
+
+        run = await attack.say()
+
+        assert run.state is RunState.FINISHED
+        assert attack.servers.calls == []
+
+    @pytest.mark.parametrize("approvals", [(), (ToolApproval("web_write", ApprovalMode.ALWAYS),)])
+    async def test_one_with_consent_waits_whether_it_was_named_or_not(
+        self, approvals: Sequence[ToolApproval]
+    ) -> None:
+        attack = await self.later(*approvals)
+        await self.consent(attack)
+
+        run = await attack.say()
+
+        assert run.state is RunState.AWAITING_APPROVAL
+        assert attack.servers.calls == []
+
+    async def test_one_that_reads_only_waits_if_it_was_named_before(self) -> None:
+        attack = await self.later(ToolApproval("web_look", ApprovalMode.ALWAYS))
+        await self.consent(attack)
+        attack.model.script = [asking(("web_look", "{}"))]
+
+        run = await attack.say()
+
+        assert run.state is RunState.AWAITING_APPROVAL
+        assert attack.servers.calls == []
+
+
 class TestControl:
     """The same model does have effects where the gate does not stand in the way."""
 

@@ -25,6 +25,7 @@ from services.agent.domain.errors import (
     ModelRejectedError,
     ModelUnavailableError,
 )
+from services.agent.domain.hooks.hook import CallTools
 from services.agent.domain.hooks.registry import Hooks
 from services.agent.domain.ledger import ToolCallState
 from services.agent.domain.messages import Draft, Role
@@ -1161,6 +1162,17 @@ class TestWaiting:
         assert self.sent(scene) == []
         assert [each.metadata["error"] for each in results] == ["approval_mismatch"]
         assert scene.journal.parked == []
+
+    async def test_a_call_that_a_hook_asks_for_waits_as_any(self) -> None:
+        jump = CallTools((call("a", "send"),))
+        scene = self.scene(says("I do nothing."))
+        scene.settings = replace(scene.settings, hooks=(HookSetting("h"),))
+        scene.hooks = Hooks([scripted_hook("h", Log(), after_model=lambda reply: jump)])
+
+        assert await scene.work_on() is None
+
+        assert self.sent(scene) == []
+        assert len(scene.journal.parked) == 1
 
     async def test_a_hook_can_answer_an_approved_call_itself(self) -> None:
         scene = await self.hooked('{"what": "x"}', lambda asked: ToolResult("Not today."))
