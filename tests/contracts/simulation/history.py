@@ -84,14 +84,25 @@ class History:
         """A model is asked."""
         _paired(request)
         texts = [message.text for message in request.messages if message.role is Role.USER]
-        discarded = {
+        known = texts[-1] in self.accepted.values() or texts[-1].startswith(TASK)
+        assert known, "I1: a question that nobody asked"
+        assert not self._discarded & set(texts[:-1]), "D11: rolled back, yet shown"
+
+    def asked_for_summary(self, request: ModelRequest) -> None:
+        """A model is asked to summarise a part of a session."""
+        told = request.messages[-1].text.splitlines()
+        questions = {line.removeprefix("[user] ") for line in told if line.startswith("[user] ")}
+        assert not self._discarded & questions, "D11: rolled back, yet summarised"
+        assert questions <= set(self.accepted.values()), "D12: what nobody asked is summarised"
+
+    @property
+    def _discarded(self) -> set[str]:
+        """The questions of runs that were rolled back."""
+        return {
             self.accepted[run.id]
             for run in self.last.runs.values()
             if run.discarded and run.state.final and run.id in self.accepted
         }
-        known = texts[-1] in self.accepted.values() or texts[-1].startswith(TASK)
-        assert known, "I1: a question that nobody asked"
-        assert not discarded & set(texts[:-1]), "D11: rolled back, yet shown"
 
     def _accepted_once(self, found: Snapshot) -> None:
         questions = [

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from services.agent.domain.approval_models import Decision
 from services.agent.domain.errors import QueueFullError, RunInProgressError, RunNotFailedError
-from services.agent.domain.models import RunId, RunLimits, SessionId
+from services.agent.domain.models import RunId, RunLimits, SessionId, Window, WindowStrategy
 from services.agent.domain.run_models import RunState, WhenBusy
 from tests.contracts.simulation.answers import REPLIES, RESULTS, Answers
 from tests.contracts.simulation.backends import Backend
@@ -29,8 +29,12 @@ LIMITS = (
     RunLimits(max_steps=3, max_tool_calls=6, max_duration=timedelta(minutes=2)),
     RunLimits(max_tokens=2000, max_duration=timedelta(hours=10)),
 )
+WINDOWS = (
+    Window(),
+    Window(strategy=WindowStrategy.COMPACTION, max_tokens=100, keep_messages=2),
+)
 PROCESSES = 2
-WISHES = (*[WhenBusy.ENQUEUE] * 5, *WhenBusy, "again", "cancel", "cancel", "retry")
+WISHES = (*[WhenBusy.ENQUEUE] * 5, *WhenBusy, "again", "cancel", "cancel", "retry", "clear")
 TROUBLES = {
     "leave": 4,
     "crash": 12,
@@ -70,7 +74,10 @@ class AgentMachine(RuleBasedStateMachine):
         self.broken = False
         self.answers = Answers()
         self.world = World(self.backend, self.counts)
-        self.sessions = [self.world.session(limits) for limits in LIMITS]
+        self.sessions = [
+            self.world.session(limits, window)
+            for limits, window in zip(LIMITS, WINDOWS, strict=True)
+        ]
         self.texts = 0
         self.world.hire()
         self.world.settle()
@@ -84,6 +91,8 @@ class AgentMachine(RuleBasedStateMachine):
         match wish:
             case "again":
                 self._say_again(_nth(self._runs, pick))
+            case "clear":
+                self.world.clear(self.sessions[session])
             case "cancel":
                 run = self.world.cancel(_nth(self._runs, pick))
                 assert run.state.final or run.cancel_requested, "D9: a cancel without effect"

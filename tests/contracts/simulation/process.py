@@ -25,9 +25,9 @@ from services.agent.domain.chat import (
     ToolSpec,
 )
 from services.agent.domain.errors import FencedError
-from services.agent.domain.memory.models import Memory, Summary
+from services.agent.domain.memory.models import Memory, Place, Said, Summary
 from services.agent.domain.messages import Draft, Message
-from services.agent.domain.models import Agent, AgentId, RunId, ToolCallId
+from services.agent.domain.models import Agent, AgentId, RunId, SessionId, ToolCallId
 from services.agent.domain.places import Places
 from services.agent.domain.ports import RunJournal
 from services.agent.domain.queue import TRUSTING, Caution, Claim, RunQueue, Standing
@@ -45,6 +45,7 @@ from services.agent.holding import WorkerLimits
 from services.agent.worker import Worker
 from services.common.errors import UnavailableError
 from services.common.identity import Identity
+from services.common.paging import Listing
 from services.common.text import Json
 from tests.agent.hints import LocalHints
 from tests.agent.turns import Models, Shelf
@@ -69,6 +70,7 @@ OPERATIONS = (
     "start_tool_calls",
     "append_tool_results",
     "park",
+    "remember",
     "finish",
 )
 WHEN = ("before", "amid", "after")
@@ -178,7 +180,7 @@ class Process:
                 [RegisteredTools(tools), KnowledgeTools(Shelf()), AgentTools(FoundAgents(self))],
             ),
             self.world.clock,
-            self.host.stores.memories,
+            ReachedMemories(self),
             ToolBounds(seconds=TOOL_SECONDS, result_chars=200),
             approval_time=timedelta(seconds=LEASE),
         )
@@ -269,6 +271,61 @@ async def _found(
     agents: AgentStore, identity: Identity, agent_ids: Sequence[AgentId]
 ) -> Mapping[AgentId, Agent]:
     return await agents.named(identity, agent_ids)
+
+
+class ReachedMemories:
+    """A `MemoryStore` as the process reaches the database."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._memories = process.host.stores.memories
+
+    async def get(self, identity: Identity, session_id: SessionId) -> Memory:
+        return await self._process.operate(
+            "get memory", lambda: self._memories.get(identity, session_id)
+        )
+
+    async def open_turn(self, identity: Identity, session_id: SessionId) -> int:
+        return await self._process.operate(
+            "open turn", lambda: self._memories.open_turn(identity, session_id)
+        )
+
+    async def put(
+        self, identity: Identity, session_id: SessionId, summary: Summary, *, revision: int
+    ) -> Memory | None:
+        return await self._process.operate(
+            "put summary",
+            lambda: self._memories.put(identity, session_id, summary, revision=revision),
+        )
+
+    async def clear(self, identity: Identity, session_id: SessionId) -> Memory:
+        return await self._process.operate(
+            "clear memory", lambda: self._memories.clear(identity, session_id)
+        )
+
+    async def page(
+        self,
+        identity: Identity,
+        session_id: SessionId,
+        *,
+        after: Place,
+        before: Place,
+        newest_first: bool,
+        most: int,
+        max_bytes: int,
+    ) -> Listing[Said]:
+        return await self._process.operate(
+            "read page",
+            lambda: self._memories.page(
+                identity,
+                session_id,
+                after=after,
+                before=before,
+                newest_first=newest_first,
+                most=most,
+                max_bytes=max_bytes,
+            ),
+        )
 
 
 class AskedModel:

@@ -11,11 +11,19 @@ from services.agent.domain.approvals import Approvals
 from services.agent.domain.chat import ModelRequest, ToolContext
 from services.agent.domain.errors import ApprovalExpiredError
 from services.agent.domain.messages import Message
-from services.agent.domain.models import AgentId, AgentSettings, RunId, RunLimits, SessionId
+from services.agent.domain.models import (
+    AgentId,
+    AgentSettings,
+    RunId,
+    RunLimits,
+    SessionId,
+    Window,
+)
 from services.agent.domain.run_models import Run, WhenBusy
 from services.agent.domain.runs import Runs
 from services.agent.domain.stores import RequestKey
 from services.common.paging import Page
+from tests.agent.conversation import is_summary
 from tests.agent.hints import LocalHints
 from tests.contracts.agent_stores import ALICE
 from tests.contracts.simulation.backends import Backend, Snapshot
@@ -55,11 +63,11 @@ class World:
             stores.approvals, runs=stores.runs, sessions=stores.sessions, notifier=self.hints
         )
 
-    def session(self, limits: RunLimits) -> SessionId:
+    def session(self, limits: RunLimits, window: Window) -> SessionId:
         """A new session, with an agent of its own."""
         below = self._clerk(self._clerk())
         settings = AgentSettings(
-            "Helper", tools=("look", "send"), limits=limits, agent_ids=(below,)
+            "Helper", tools=("look", "send"), limits=limits, agent_ids=(below,), window=window
         )
         session = self._client.loop.do(self._client.stores.session(ALICE, settings))
         self.history.limits[session.id] = limits
@@ -84,6 +92,10 @@ class World:
     def retry(self, run_id: RunId) -> Run:
         """Put a run that failed back in line."""
         return self._client.loop.do(self._runs.retry(ALICE, run_id))
+
+    def clear(self, session_id: SessionId) -> None:
+        """Forget what was said in a session."""
+        self._client.loop.do(self._client.stores.memories.clear(ALICE, session_id))
 
     def decide(self, approval: Approval, decision: Decision) -> None:
         """Answer a question, unless it has lapsed meanwhile."""
@@ -196,8 +208,12 @@ class World:
 
     def asked(self, request: ModelRequest) -> None:
         """A model is asked."""
-        self.noted("asked")
-        self._hold(lambda: self.history.asked(request))
+        if is_summary(request):
+            self.noted("asked for a summary")
+            self._hold(lambda: self.history.asked_for_summary(request))
+        else:
+            self.noted("asked")
+            self._hold(lambda: self.history.asked(request))
 
     def begun(self, tool: str, context: ToolContext) -> None:
         """A tool begins to have its effect."""
