@@ -1,6 +1,7 @@
 """Calls one position of a hook: whatever the hook does, it gives a value or one typed failure."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
@@ -27,6 +28,7 @@ STOP_GRACE: Final = 0.5
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _JUMPS = (End, CallTools, AskAgain)
 _GIVES: Mapping[str, tuple[type, ...]] = {
     "before_agent": (End,),
@@ -124,13 +126,15 @@ def check(position: str, args: Sequence[object], value: object) -> None:
 
     Raises:
         TypeError: a value of that type means nothing there, or it holds one that does not.
-        ValueError: it would break the conversation.
+        ValueError: it would break the conversation, or could not be told.
     """
     if value is None:
         return
     if not isinstance(value, _GIVES[position]):
         raise TypeError(f"{position} gave a {type(value).__name__}")
     check_sound(value)
+    if isinstance(value, End) and value.error and not _REASON.fullmatch(value.error):
+        raise ValueError("the error of an end must be in UPPER_SNAKE_CASE, at most 64 characters")
     if isinstance(value, ModelRequest) and not _paired(value.messages):
         raise ValueError("the request holds a tool call without its result, or the reverse")
     if isinstance(value, ToolCall) and isinstance(asked := args[0], ToolCall):  # noqa: SIM102

@@ -48,7 +48,8 @@ class End:
 
     Attributes:
         text: for the user.
-        error: a reason for programs, in UPPER_SNAKE_CASE; where it is given, the run ends in ERROR.
+        error: a reason for programs, in UPPER_SNAKE_CASE, at most 64 characters; where it is given,
+            the run ends in ERROR.
     """
 
     text: str

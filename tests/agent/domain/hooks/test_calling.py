@@ -125,6 +125,15 @@ class TestCheck:
         with pytest.raises(TypeError, match=r"^\w+\.\w+ is a "):
             check(position, (), given)
 
+    @pytest.mark.parametrize("reason", ["closed", "NOT NOW", "A\0", "\ud800", "A" * 65, "A\n"])
+    @pytest.mark.parametrize("position", ["before_agent", "after_model", "on_error"])
+    def test_a_reason_that_programs_could_not_read_is_refused(
+        self, position: str, reason: str
+    ) -> None:
+        with pytest.raises(ValueError, match="UPPER_SNAKE_CASE"):
+            check(position, (), End("over", error=reason))
+        check(position, (), End("over", error="OVER_9000"))
+
     def test_another_type_is_refused(self) -> None:
         with pytest.raises(TypeError, match="after_agent gave a int"):
             check("after_agent", (), 5)
