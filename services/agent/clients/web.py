@@ -33,6 +33,9 @@ _MOST_TRIED: Final = 3
 _MAX_HEADER_BYTES: Final = 64 * 1024
 _PIECE: Final = 64 * 1024
 _CLOSE_SECONDS: Final = 0.5
+# zlib finds out by itself whether it is gzip or zlib.
+_EITHER: Final = zlib.MAX_WBITS | 32
+_GZIP: Final = b"\x1f\x8b"
 # What may come around a page and within, in chunks of a byte or in answers before the answer.
 _MOST_AROUND: Final = 256 * 1024
 _HEADERS: Final = (
@@ -193,9 +196,25 @@ def _unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
         return lambda piece, _: piece
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise FailedToolError("the server packed the page in a way that cannot be read")
-    # Finds out by itself whether it is gzip or zlib.
-    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    return lambda piece, most: unpacking.decompress(piece, most)
+    return _Unpacking().unpack
+
+
+class _Unpacking:
+    """Unpacks gzip, which may be several parts one behind the other, or zlib.
+
+    What follows and is no part is passed over, as browsers do.
+    """
+
+    def __init__(self) -> None:
+        self._part = zlib.decompressobj(_EITHER)
+
+    def unpack(self, piece: bytes, most: int) -> bytes:
+        """What comes out of a piece, up to so many bytes."""
+        unpacked = self._part.decompress(piece, most)
+        while self._part.unused_data.startswith(_GZIP) and len(unpacked) < most:
+            rest, self._part = self._part.unused_data, zlib.decompressobj(_EITHER)
+            unpacked += self._part.decompress(rest, most - len(unpacked))
+        return unpacked
 
 
 def _location(answer: h11.Response) -> str:
