@@ -46,14 +46,22 @@ def agent_id(installation: Installation) -> str:
 
 
 class Waiting:
-    """A run with a call that waits."""
+    """A run with a call that waits, or may wait."""
 
-    def __init__(self, installation: Installation, agent_id: str, model: ScriptedModel) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        agent_id: str,
+        model: ScriptedModel,
+        *,
+        waits: bool = True,
+    ) -> None:
         self._installation = installation
         model.script(calls(("c1", "calculator", '{"expression": "17 * 23"}')))
         request = {"agentId": agent_id, "text": "What is 17 * 23?"}
         self.sent = installation.call(f"{GATEWAY}/SendMessage", request).message
-        self.until("STATE_AWAITING_APPROVAL")
+        if waits:
+            self.until("STATE_AWAITING_APPROVAL")
 
     @property
     def id(self) -> str:
@@ -168,6 +176,24 @@ class TestApprovals:
         assert before == same
         assert waiting.results() == ["391"]
 
+    def test_what_an_agent_says_of_tools_can_be_changed(
+        self, installation: Installation, model: ScriptedModel
+    ) -> None:
+        """Also of tools that are not there yet, and of none that can never be."""
+        words = ("Free", "--tool", "calculator", "--approval", "calculator=always")
+        agent_id = installation.chatmind("agent", "create", *words).stdout.strip()
+        said = ("--approval", "calculator=never", "--approval", "ask_librarian=always")
+        changed = installation.chatmind("agent", "update", "Free", *said)
+        refused = installation.chatmind("agent", "update", "Free", "--approval", "nothing=always")
+
+        free = Waiting(installation, agent_id, model, waits=False)
+        free.until("STATE_FINISHED")
+
+        assert changed.returncode == 0, changed.stderr
+        assert refused.returncode == 1
+        assert "agent.approvals[0].tool" in refused.stderr
+        assert free.results() == ["391"]
+
     def test_without_an_answer_it_is_not_made(
         self, installation: Installation, model: ScriptedModel, agent_id: str
     ) -> None:
@@ -178,7 +204,7 @@ class TestApprovals:
         installation.start()
         installation.wait_until_ready()
 
-        waiting = Waiting(installation, agent_id, model)
+        waiting = Waiting(installation, agent_id, model, waits=False)
         waiting.until("STATE_FINISHED")
         late = installation.call(f"{RUN}/ResolveApproval", waiting.answer(APPROVE))
 
