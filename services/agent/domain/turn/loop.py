@@ -226,7 +226,8 @@ class _Turn:
             self._plan.tools,
             self._context.agent.settings.approvals,
             tainted=self._tainted(said),
-            approvals=self._context.approvals,
+            # Nobody was asked about a new reply yet, whatever ids its calls have.
+            approvals={} if step.reply else self._context.approvals,
             attended=self._context.run.parent is None,
         )
 

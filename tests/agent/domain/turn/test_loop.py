@@ -1180,6 +1180,20 @@ class TestWaiting:
         assert self.sent(scene) == []
         assert scene.journal.messages[2].text == "Not today."
 
+    @pytest.mark.parametrize("ids", [("a", "a"), ("a" * 256, "a" * 300)])
+    @pytest.mark.parametrize("state", [ApprovalState.APPROVED, ApprovalState.DENIED])
+    async def test_an_answer_holds_for_one_step_however_the_model_names_its_calls(
+        self, state: ApprovalState, ids: tuple[str, str]
+    ) -> None:
+        scene = self.scene(*(calls(call(each, "send")) for each in ids))
+        await scene.work_on()
+        self.answered(scene, state)
+
+        assert await scene.work_on() is None
+
+        assert len(scene.journal.parked) == 2
+        assert len(self.sent(scene)) == (state is ApprovalState.APPROVED)
+
     async def test_silence_counts_as_no(self) -> None:
         scene = self.scene(calls(call("a", "send")), says("Then not."))
         await scene.work_on()
