@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from services.agent.domain.chat import ToolSpec
+from services.agent.domain.drafts import MAX_ARGUMENTS_BYTES
 from services.agent.domain.tools.checking import UncheckableError, violations
 from services.agent.domain.tools.repair import mended_string, mended_text, mended_values
 from services.agent.domain.tools.schemas import deeper_than, plainly_fits, schema_json
@@ -62,6 +63,9 @@ def read_arguments(arguments_json: str, spec: ToolSpec) -> Arguments:
 
 def _parsed(text: str, spec: ToolSpec) -> tuple[object, bool]:
     """What is written, and whether it had to be mended."""
+    if len(text) > MAX_ARGUMENTS_BYTES:
+        # No message holds them, so they were cut or will be; to look for what is wrong takes long.
+        raise ArgumentsError(f"the arguments are longer than {MAX_ARGUMENTS_BYTES} bytes")
     if not text.strip():
         return {}, False
     try:

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from services.agent.domain.chat import ToolSpec
@@ -44,6 +46,18 @@ class TestDepth:
         text = '{"n": ' + '{"a": ' * levels + "1" + "}" * levels + "}"
 
         assert read_arguments(text, ToolSpec("deep", "Deep.", schema, idempotent=True)).values
+
+
+class TestLength:
+    @pytest.mark.parametrize(
+        "text", ['{"query": "' + "x" * 10_000_000, "{" + ",".join(['"a":1'] * 2_000_000) + "}"]
+    )
+    def test_what_no_message_could_hold_is_refused_at_once(self, text: str) -> None:
+        begun = time.thread_time()
+        with pytest.raises(ArgumentsError, match="longer than 524288 bytes"):
+            read_arguments(text, SPEC)
+
+        assert time.thread_time() - begun < 0.05
 
 
 class TestReadArguments:
