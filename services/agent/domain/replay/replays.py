@@ -7,6 +7,7 @@ from services.agent.domain.models import Agent, ApprovalMode, RunId, ToolApprova
 from services.agent.domain.replay.compare import Replay, compare
 from services.agent.domain.replay.recorded import EndOfRecordError, NoMemories, RecordedPlans
 from services.agent.domain.replay.recording import MakeScratch, Recording, Recordings
+from services.agent.domain.run_models import StopReason
 from services.agent.domain.stores import AgentStore
 from services.agent.domain.turn.loop import Loop
 from services.common.errors import NotFoundError
@@ -47,8 +48,11 @@ class Replays:
             raise RunNotEndedError.of(run_id, recording.run.state.name)
         if recording.agent is None:
             return Replay(recording.run, None, 0, None)
-        agent = await self._now(identity, recording) if current else recording.agent
-        return await self._drive(recording, _asking_nobody(agent, recording))
+        if current:
+            agent, again = await self._now(identity, recording), recording
+        else:
+            agent, again = _unmetered(recording.agent, recording)
+        return await self._drive(recording, _asking_nobody(agent, recording), again)
 
     async def _now(self, identity: Identity, recording: Recording) -> Agent:
         try:
@@ -56,8 +60,8 @@ class Replays:
         except NotFoundError as error:
             raise AgentDeletedError.of(recording.run.agent_id) from error
 
-    async def _drive(self, recording: Recording, agent: Agent) -> Replay:
-        scratch = self.scratch(recording, agent)
+    async def _drive(self, recording: Recording, agent: Agent, again: Recording) -> Replay:
+        scratch = self.scratch(again, agent)
         context, journal = await scratch.begin()
         moment = recording.run.create_time
         plans = RecordedPlans(self.loop.planner, recording)
@@ -68,6 +72,22 @@ class Replays:
         except EndOfRecordError:
             ended = False
         return compare(recording, scratch.outcome(), ended=ended)
+
+
+def _unmetered(agent: Agent, recording: Recording) -> tuple[Agent, Recording]:
+    """Agent and run without a limit of tokens, unless that ended the run.
+
+    How long its questions were is not on record: they may have been cut to what the run learned
+    that its model reads.
+    """
+    if recording.run.stop_reason is StopReason.MAX_TOKENS:
+        return agent, recording
+    run, limits = recording.run, replace(agent.settings.limits, max_tokens=None)
+    if run.parent is not None:
+        given = replace(run.parent.limits, max_tokens=None)
+        run = replace(run, parent=replace(run.parent, limits=given))
+    settings = replace(agent.settings, limits=limits)
+    return replace(agent, settings=settings), replace(recording, run=run)
 
 
 def _asking_nobody(agent: Agent, recording: Recording) -> Agent:

@@ -9,6 +9,7 @@ from services.agent.domain.chat import FinishReason, ModelReply, ToolResult
 from services.agent.domain.endings import CANCELLED, CRASH_LOOP
 from services.agent.domain.errors import (
     AgentDeletedError,
+    ContextTooLongError,
     EmptyAnswerError,
     ModelRejectedError,
     ModelUnavailableError,
@@ -139,6 +140,20 @@ class TestIdentical:
         await office.say(session.id, says("far away " * 500))
         await office.stores.memories.clear(ALICE, session.id)
         run = await office.say(session.id, says("There."))
+
+        replay = await office.replays.replay(ALICE, run.id)
+
+        assert (run.stop_reason, replay.difference) == (StopReason.END_TURN, None)
+
+    async def test_questions_that_were_cut_for_the_model_take_no_more_tokens(
+        self, office: Office
+    ) -> None:
+        settings = replace(SETTINGS, limits=RunLimits(max_tokens=3000))
+        session = await office.stores.session(settings=settings)
+        await office.say(session.id, says("far away " * 1000))
+        refused = ContextTooLongError.of("Too long.", 1000)
+        uncounted = replace(calls(call("c1")), usage=None)
+        run = await office.say(session.id, refused, uncounted, says("There."))
 
         replay = await office.replays.replay(ALICE, run.id)
 
