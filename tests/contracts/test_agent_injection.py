@@ -208,10 +208,11 @@ class Attack:
             )
         return await self.stores.runs.get(ALICE, run.id)
 
-    async def deny(self, run: Run) -> None:
-        """Refuse all that the run asks."""
+    async def decide(self, run: Run, decision: Decision) -> None:
+        """Say so to all that the run asks."""
         for each in await self.stores.approvals.list(ALICE, Page(100), run_id=run.id):
-            await self.stores.approvals.resolve(ALICE, each.id, Answer(Decision.DENY))
+            answer = Answer(decision, each.question.digest)
+            await self.stores.approvals.resolve(ALICE, each.id, answer)
 
     def _loop(self) -> Loop:
         sources: list[ToolSource] = [
@@ -373,7 +374,7 @@ class TestInjection:
     ) -> None:
         attack = await self.attack(channel, payload)
         run = await attack.say()
-        await attack.deny(run)
+        await attack.decide(run, Decision.DENY)
 
         run = await attack.work(run)
 
@@ -445,6 +446,27 @@ class TestLater:
 
         assert run.state is RunState.AWAITING_APPROVAL
         assert attack.servers.calls == []
+
+
+class TestOnce:
+    @pytest.mark.parametrize("ids", [("a", "a"), ("a" * 256, "a" * 300)])
+    async def test_an_approval_is_used_once_whatever_the_model_calls_its_calls(
+        self, ids: tuple[str, str]
+    ) -> None:
+        """Also where the ids are too long to be kept as they are."""
+        always = (ToolApproval("send", ApprovalMode.ALWAYS),)
+        attack = Attack(settings=AgentSettings("Helper", approvals=always))
+        attack.model.script = [
+            ModelReply("", tool_calls=(ToolCall(ToolCallId(each), "send", '{"what": "x"}'),))
+            for each in ids
+        ]
+        run = await attack.say()
+        await attack.decide(run, Decision.APPROVE)
+
+        run = await attack.work(run)
+
+        assert run.state is RunState.AWAITING_APPROVAL
+        assert attack.done == [{"what": "x"}]
 
 
 class TestControl:
