@@ -19,6 +19,7 @@ from services.agent.domain.chat import (
     ToolEffect,
     ToolResult,
 )
+from services.agent.domain.journal import HintingJournal
 from services.agent.domain.mcp.consent import consented
 from services.agent.domain.mcp.models import ListedTool, McpTool
 from services.agent.domain.mcp.source import McpTools
@@ -55,6 +56,7 @@ from services.common.paging import Page
 from services.common.text import Json
 from tests.agent.domain.mcp.tools import Shown, listed
 from tests.agent.domain.tools.test_ask_agent import ended
+from tests.agent.hints import LocalHints
 from tests.agent.turns import START, Models, PlainTool, Shelf, WorkerLostError
 from tests.contracts.agent_stores import ALICE, LEASE, Stores, memory_stores
 
@@ -200,7 +202,11 @@ class Attack:
         """Have a worker take it up, which may die instead of letting it wait."""
         [claim] = await self.stores.queue.claim(lease=LEASE, most=1)
         context = await self.stores.queue.context(claim)
-        journal = self.stores.queue.journal(claim)
+        journal = HintingJournal(
+            self.stores.queue.journal(claim),
+            session_id=run.session_id,
+            notifier=LocalHints(),
+        )
         with suppress(WorkerLostError):
             await self._loop().run(
                 replace(context, ask=self._ask),
@@ -449,7 +455,7 @@ class TestLater:
 
 
 class TestOnce:
-    @pytest.mark.parametrize("ids", [("a", "a"), ("a" * 256, "a" * 300)])
+    @pytest.mark.parametrize("ids", [("a", "a"), ("a" * 256, "a" * 300), ("a", "a\0")])
     async def test_an_approval_is_used_once_whatever_the_model_calls_its_calls(
         self, ids: tuple[str, str]
     ) -> None:

@@ -43,7 +43,7 @@ def fit(draft: Draft) -> Draft:
         draft,
         text=cut(draft.text, MAX_TEXT_BYTES),
         tool_calls=calls,
-        tool_call_id=None if draft.tool_call_id is None else _fit_id(draft.tool_call_id),
+        tool_call_id=None if draft.tool_call_id is None else fit_id(draft.tool_call_id),
         tool_name=None if draft.tool_name is None else _name(draft.tool_name),
         citations=citations,
         metadata=_fit_metadata(metadata),
@@ -58,6 +58,11 @@ def cut(text: str, most: int) -> str:
         return raw.decode()
     mark = f"\n[cut here: {len(raw)} bytes in all]"
     return raw[: max(0, most - len(mark))].decode(errors="ignore") + mark[:most]
+
+
+def fit_id(identifier: str, mark: str = "") -> ToolCallId:
+    """The id of a call as it can be stored, with a mark at its end."""
+    return ToolCallId(_name(identifier, room=MAX_NAME_BYTES - len(mark)) + mark)
 
 
 def kept_size(draft: Draft) -> int:
@@ -84,7 +89,7 @@ def _fit_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     room = MAX_ARGUMENTS_BYTES
     fitting: dict[ToolCallId, ToolCall] = {}
     for place, call in enumerate(calls[:MAX_TOOL_CALLS], start=1):
-        identifier = _fit_id(call.id)
+        identifier = fit_id(call.id)
         if not identifier or identifier in fitting:
             identifier = ToolCallId(f"{identifier or 'call'}#{place}")
         arguments = cut(call.arguments_json, room)
@@ -165,9 +170,5 @@ def _citation_size(citation: Citation) -> int:
     return _BASE_BYTES + sum(_NODE_BYTES + len(text.encode()) for text in texts)
 
 
-def _fit_id(identifier: ToolCallId) -> ToolCallId:
-    return ToolCallId(_name(identifier))
-
-
-def _name(text: str) -> str:
-    return clean(text).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+def _name(text: str, *, room: int = MAX_NAME_BYTES) -> str:
+    return clean(text).encode()[:room].decode(errors="ignore")

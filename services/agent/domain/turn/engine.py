@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, FinishReason, ModelReply, ToolResult
-from services.agent.domain.drafts import MAX_TOOL_CALLS, kept_size
+from services.agent.domain.drafts import MAX_TOOL_CALLS, fit_id, kept_size
 from services.agent.domain.ledger import UNKNOWN_OUTCOME
 from services.agent.domain.messages import Draft, Role, ToolCall
 from services.agent.domain.models import RunLimits, ToolCallId
@@ -307,10 +307,11 @@ def _with_own_ids(calls: Sequence[ToolCall], taken: frozenset[ToolCallId]) -> tu
     ids = set(taken)
     own = []
     for call in calls:
-        unique, number = call.id or ToolCallId("call"), 1
+        # As it is stored, lest two become alike when they are cut.
+        unique, number = fit_id(call.id) or ToolCallId("call"), 1
         while unique in ids:
             number += 1
-            unique = ToolCallId(f"{call.id or 'call'}_{number}")
+            unique = fit_id(call.id or "call", mark=f"_{number}")
         ids.add(unique)
         own.append(call if call.id == unique else replace(call, id=unique))
     return tuple(own)

@@ -19,6 +19,7 @@ from services.agent.domain.chat import (
     ToolEffect,
     ToolResult,
 )
+from services.agent.domain.drafts import fit_id
 from services.agent.domain.errors import (
     EmptyAnswerError,
     FencedError,
@@ -208,6 +209,22 @@ class TestCase21:
 
         assert_every_call_answered_once(scene.journal)
         assert scene.journal.messages[1].tool_calls[0].id == "a"
+
+    async def test_ids_that_would_be_alike_once_they_are_cut_are_made_unique(self) -> None:
+        ids = ["a" * 300, "a" * 256, "a" * 400, "b\0", "b", "\0", ""]
+        scene = Scene(
+            ScriptedModel(
+                *(calls(call(each, arguments=f'{{"what": "{n}"}}')) for n, each in enumerate(ids)),
+                says("Done."),
+            ),
+            [PlainTool()],
+        )
+
+        await scene.work()
+
+        kept = [each.id for message in scene.journal.messages for each in message.tool_calls]
+        assert len(kept) == len(set(map(fit_id, kept))) == len(ids)
+        assert kept == [fit_id(each) for each in kept]
 
     async def test_a_slow_tool_is_stopped_and_the_run_goes_on(self) -> None:
         async def never(arguments: Mapping[str, Json]) -> None:
