@@ -51,7 +51,8 @@ async def _langgraph(
     dsn: str, url: str, at_once: int, each: int
 ) -> AsyncIterator[Callable[[], Any]]:
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-    from psycopg.rows import dict_row
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow, dict_row
     from psycopg_pool import AsyncConnectionPool
 
     from bench.agent_loop.by_hand import QUESTION
@@ -61,7 +62,12 @@ async def _langgraph(
 
     options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
     async with AsyncConnectionPool(
-        dsn, min_size=_CONNECTIONS, max_size=_CONNECTIONS, kwargs=options, open=False
+        dsn,
+        connection_class=AsyncConnection[DictRow],
+        min_size=_CONNECTIONS,
+        max_size=_CONNECTIONS,
+        kwargs=options,
+        open=False,
     ) as pool:
         saver = AsyncPostgresSaver(pool)
         await saver.setup()
