@@ -19,6 +19,9 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 def clean(text: str) -> str:
     """The text with each character that cannot be stored replaced by U+FFFD."""
+    if text.isascii():
+        # Most text is; told without looking at it one character at a time.
+        return text.replace("\x00", "\ufffd")
     return _UNSTORABLE.sub("\ufffd", text)
 
 

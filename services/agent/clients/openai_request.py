@@ -93,13 +93,17 @@ def _call(call: ToolCall) -> Mapping[str, Json]:
 def is_object(text: str) -> bool:
     """Whether a text is one JSON object and nothing else."""
     try:
-        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+        return isinstance(_DECODER.decode(text), dict)
     except (ValueError, RecursionError):
         return False
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+# Made once: `json.loads` would make a new one for every call of a conversation, at every step.
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
 def function_json(tool: ToolSpec) -> Mapping[str, Json]:

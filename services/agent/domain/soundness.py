@@ -4,11 +4,13 @@ Nothing else stops a `None` in place of a text, which would only be found where 
 end the run there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import lru_cache
 from types import UnionType
-from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+_Check: TypeAlias = Callable[[object], bool]
 
 
 def check_sound(value: object) -> None:
@@ -21,30 +23,43 @@ def check_sound(value: object) -> None:
         TypeError: something in it is of another type; names the field.
     """
     kind: type = type(value)
-    for name, hint in _hints(kind).items():
-        if not _fits(getattr(value, name), hint):
+    for name, fits in _fields(kind):
+        if not fits(getattr(value, name)):
             found = type(getattr(value, name)).__name__
             raise TypeError(f"{kind.__name__}.{name} is a {found}")
 
 
 @lru_cache(64)
-def _hints(kind: type) -> Mapping[str, object]:
-    return get_type_hints(kind) if is_dataclass(kind) else {}
+def _fields(kind: type) -> Sequence[tuple[str, _Check]]:
+    """The fields of a dataclass, each with the check that its type asks for."""
+    if not is_dataclass(kind):
+        return ()
+    return tuple((name, _check_of(hint)) for name, hint in get_type_hints(kind).items())
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _check_of(hint: Any) -> _Check:
     if isinstance(hint, NewType):
-        hint = hint.__supertype__
+        return _check_of(hint.__supertype__)
     origin, parts = get_origin(hint), get_args(hint)
     if origin in {Union, UnionType}:
-        return any(_fits(value, part) for part in parts)
+        checks = [_check_of(part) for part in parts]
+        return lambda value: any(fits(value) for fits in checks)
     if origin is Literal:
-        return value in parts
+        return lambda value: value in parts
     if origin is tuple:
-        return isinstance(value, Sequence) and all(_fits(each, parts[0]) for each in value)
+        fits = _check_of(parts[0])
+        return lambda value: isinstance(value, Sequence) and all(map(fits, value))
     if hint is float:
-        return isinstance(value, float | int)
-    if not isinstance(value, origin or hint):
-        return False
-    kind: type = type(value)
-    return all(_fits(getattr(value, name), each) for name, each in _hints(kind).items())
+        return lambda value: isinstance(value, float | int)
+    return _instance_check(origin or hint)
+
+
+def _instance_check(kind: type) -> _Check:
+    """A check for a class; what a value of a dataclass holds is checked by its own types."""
+
+    def fits(value: object) -> bool:
+        return isinstance(value, kind) and all(
+            fits_field(getattr(value, name)) for name, fits_field in _fields(type(value))
+        )
+
+    return fits

@@ -102,10 +102,15 @@ class Row:
 
 def _spelled(text: str) -> str:
     """A JSON text in the one spelling of its value."""
-    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
+    return _ENCODER.encode(_DECODER.decode(text))
 
 
 def _number(text: str) -> int | float:
     """A number that is whole is the same with a point as without, as JSON Schema has it."""
     value = float(text)
     return int(value) if value.is_integer() else value
+
+
+# Made once: `json.loads` and `json.dumps` would make new ones each time.
+_DECODER: Final = json.JSONDecoder(parse_float=_number)
+_ENCODER: Final = json.JSONEncoder(sort_keys=True)
