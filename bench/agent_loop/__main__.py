@@ -7,12 +7,13 @@ LangGraph, the OpenAI Agents SDK and Pydantic AI, each in a process of its own.
 
 cost     processor time of a step, one conversation at a time and 200 at once
 crowd    how many conversations one core holds at once where the model takes a second
-memory   of a conversation that is going on, and what is left of many that have ended
+memory   of a conversation that is going on, and what ChatMind keeps of many that have ended
 scale    durable conversations by 1, 2 and 4 processes over one PostgreSQL, beside LangGraph
 """
 
 import argparse
 import os
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -46,7 +47,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--names", nargs="+", choices=CONTENDERS, default=USUAL)
     parser.add_argument(
-        "--conversations", type=int, default=10_000, help="that are to leave no memory behind"
+        "--conversations",
+        type=int,
+        default=10_000,
+        help="of ChatMind's, that are to leave no memory behind",
     )
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
@@ -54,7 +58,9 @@ def main() -> None:
     configure_logging("bench", level="warning")
     for part in given.parts or PARTS:
         print(f"\n-- {part}, load {os.getloadavg()[0]:.2f}", flush=True)
+        begun = time.monotonic()
         uvloop.run(PARTS[part](given))
+        print(f"took {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, Final, TypeAlias
 
 from bench.agent import AgentStores, agent_stores
+from bench.agent_loop.goals import tell_goals
 from bench.agent_loop.processes import Process, model_server, process
 from bench.contest import versions
 from bench.conversation import STEPS, TOOL
@@ -51,8 +52,12 @@ async def measure_scale(*, rounds: int) -> None:
                 for crowd in CROWDS:
                     rates.setdefault((name, crowd), []).append(await _rate(work, crowd))
             print(f"round {at + 1} of {rounds}, load {os.getloadavg()[0]:.2f}", flush=True)
+        medians = {key: statistics.median(each) for key, each in rates.items()}
         for name in contenders:
-            _tell(name, [statistics.median(rates[name, crowd]) for crowd in CROWDS])
+            _tell(name, [medians[name, crowd] for crowd in CROWDS])
+        most = CROWDS[-1]
+        share = medians["ChatMind", most] / most / medians["ChatMind", 1]
+        tell_goals("G20", [(f"each of {most} processes, of one alone", f"{share:.2f}", ">= .85")])
 
 
 async def _rate(work: Work, crowd: int) -> float:
@@ -69,7 +74,7 @@ def _tell(name: str, rates: Sequence[float]) -> None:
         f"{rate / crowd / ideal:.2f} of what the model allows"
         for crowd, rate in zip(CROWDS, rates, strict=True)
     ]
-    print(f"{name} (goal .85 of one's each)\n  " + "\n  ".join(told))
+    print(f"{name}\n  " + "\n  ".join(told))
 
 
 @asynccontextmanager

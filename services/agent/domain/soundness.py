@@ -58,8 +58,9 @@ def _instance_check(kind: type) -> _Check:
     """A check for a class; what a value of a dataclass holds is checked by its own types."""
 
     def fits(value: object) -> bool:
-        return isinstance(value, kind) and all(
-            fits_field(getattr(value, name)) for name, fits_field in _fields(type(value))
-        )
+        if not isinstance(value, kind):
+            return False
+        found: type = type(value)
+        return all(fits_field(getattr(value, name)) for name, fits_field in _fields(found))
 
     return fits
