@@ -184,7 +184,7 @@ class OpenAIModel:
             )
             check_status(response)
             reply = read_reply(response.body)
-            if reply.usage is not None:
+            if reply.usage is not None and self._info.prices is not None:
                 reply = replace(reply, usage=priced(reply.usage, self._info.prices))
             return with_calls_of_text(reply, request, self._info.tool_protocol)
         except Exception as error:

@@ -156,6 +156,8 @@ def _error(word: str, text: str, *, advice: str = "") -> ToolResult:
 
 def _shown(result: ToolResult, bounds: ToolBounds, result_id: str = "") -> ToolResult:
     """The result as a model reads it: not too long, and as a quotation if it is from outside."""
+    if not (result.source or result.note) and len(result.text) <= bounds.result_chars:
+        return result
     room = bounds.result_chars - (QUOTATION_CHARS if result.source else 0)
     if len(result.text) + len(result.note) > room:
         result = _cut(result, room, result_id)

@@ -19,9 +19,10 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_message(message: ChatMessage) -> int:
     """About how many tokens a message costs."""
-    texts = [message.text, message.reasoning]
-    texts += [part for call in message.tool_calls for part in (call.name, call.arguments_json)]
-    return MESSAGE_TOKENS + sum(estimate_tokens(text) for text in texts)
+    tokens = MESSAGE_TOKENS + estimate_tokens(message.text) + estimate_tokens(message.reasoning)
+    for call in message.tool_calls:
+        tokens += estimate_tokens(call.name) + estimate_tokens(call.arguments_json)
+    return tokens
 
 
 def estimate_tool(tool: ToolSpec) -> int:
