@@ -9,9 +9,11 @@ import asyncpg
 
 _TEMPLATE = "chatmind_template"
 _EMPTY = """
-TRUNCATE
-    agent.tool_call, agent.chat_memory, agent.chat_message, agent.run, agent.chat_session,
-    agent.agent, agent.request
+DO $$ BEGIN
+    EXECUTE (
+        SELECT 'TRUNCATE ' || string_agg(format('agent.%I', tablename), ', ')
+        FROM pg_tables WHERE schemaname = 'agent' AND tablename <> 'schema_migration');
+END $$
 """
 
 

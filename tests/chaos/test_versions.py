@@ -29,21 +29,21 @@ SLOW = {
 MIGRATIONS = load_migrations(ROOT / "services" / "agent" / "store" / "migrations")
 # Of each kind that a migration may be while the release before still runs.
 LATER = """
-CREATE TABLE approval (run_id uuid PRIMARY KEY, asked_time timestamptz NOT NULL DEFAULT now());
-ALTER TABLE run ADD COLUMN approvals integer NOT NULL DEFAULT 0, ADD COLUMN remark text;
+CREATE TABLE later_thing (run_id uuid PRIMARY KEY, made_time timestamptz NOT NULL DEFAULT now());
+ALTER TABLE run ADD COLUMN later_count integer NOT NULL DEFAULT 0, ADD COLUMN remark text;
 ALTER TABLE chat_message ADD COLUMN rating integer;
 ALTER TABLE chat_session ADD COLUMN archived boolean NOT NULL DEFAULT false;
 ALTER TABLE agent ADD COLUMN colour text NOT NULL DEFAULT '';
-ALTER TABLE tool_call ADD COLUMN approved_by text;
-CREATE INDEX run_approvals ON run (approvals) WHERE approvals > 0;
+ALTER TABLE tool_call ADD COLUMN later_note text;
+CREATE INDEX run_later_count ON run (later_count) WHERE later_count > 0;
 """
 BACK = """
-DROP TABLE approval;
-ALTER TABLE run DROP COLUMN approvals, DROP COLUMN remark;
+DROP TABLE later_thing;
+ALTER TABLE run DROP COLUMN later_count, DROP COLUMN remark;
 ALTER TABLE chat_message DROP COLUMN rating;
 ALTER TABLE chat_session DROP COLUMN archived;
 ALTER TABLE agent DROP COLUMN colour;
-ALTER TABLE tool_call DROP COLUMN approved_by;
+ALTER TABLE tool_call DROP COLUMN later_note;
 DELETE FROM schema_migration WHERE name = 'later.sql';
 """
 

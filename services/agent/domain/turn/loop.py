@@ -181,7 +181,7 @@ class _Turn:
         except EmptyAnswerError:
             reply = ModelReply("")
         except ContextTooLongError as error:
-            if self._recall.shrink(prepared, self._messages, error):
+            if self._recall.shrink(prepared, self._messages, error, closing=closing):
                 return Condensed()
             return Failed(RunError(error.reason, error.message))
         except (ModelUnavailableError, ModelRejectedError) as error:

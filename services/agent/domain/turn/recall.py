@@ -142,18 +142,24 @@ class Recall:
         return Condensed(compaction.done.usage, compaction.owed)
 
     def shrink(
-        self, prepared: Prepared, turn: Sequence[Message], error: ContextTooLongError
+        self,
+        prepared: Prepared,
+        turn: Sequence[Message],
+        error: ContextTooLongError,
+        *,
+        closing: bool,
     ) -> bool:
         """Have a question that its server refuses as too long be asked once more, half as long.
 
-        Half of what the server says it reads, where it says so. False where that was tried already.
+        Half of what the server says it reads, where it says so. False where that was tried already,
+        and where nothing can be left out, as the running turn alone is too long.
         """
         if self._refused_at == len(turn):
             return False
         self._refused_at = len(turn)
         self._bound(min(prepared.tokens, error.context_tokens or prepared.tokens) // 2)
         self._tried = False
-        return True
+        return self._prepared(turn, closing=closing).tokens < prepared.tokens
 
     def learn(self, prepared: Prepared, reply: ModelReply) -> None:
         """Take over how the model counts, where it counts more than is estimated."""

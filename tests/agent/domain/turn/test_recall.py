@@ -89,7 +89,7 @@ class TestTokenBudget:
         assert len(conversation.model.questions) <= 8 + 8
         assert all(each.text.startswith("to ") for each in await conversation.answers())
 
-    async def test_a_question_that_is_too_long_by_itself_fails_after_one_more_try(self) -> None:
+    async def test_a_question_that_is_too_long_by_itself_fails_at_once(self) -> None:
         conversation = Conversation(SmallModel(2000), window=BUDGET)
 
         run = await conversation.say("x" * 40_000)
@@ -97,7 +97,7 @@ class TestTokenBudget:
         assert (run.state, run.stop_reason) == (RunState.ERROR, StopReason.MODEL_ERROR)
         assert run.error is not None
         assert run.error.reason == "MODEL_REJECTED"
-        assert len(conversation.model.requests) == 2
+        assert len(conversation.model.requests) == 1
         assert (await conversation.say("short")).state is RunState.FINISHED
 
 
