@@ -37,7 +37,8 @@ async def serving(
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield channel
     finally:
-        await server.stop(0)
+        # What a call does after its answer, such as its line in the log, is waited for.
+        await server.stop(10)
 
 
 def raising(error: BaseException) -> Behaviour:

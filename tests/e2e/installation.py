@@ -91,6 +91,7 @@ class Installation:
                 self.grpc, self.http, self.key_file = match.groups()
                 return
             assert time.monotonic() < deadline, "no ready line in time"
+        self._ended(_STOP_SECONDS)
         raise AssertionError(f"`make run` ended early:\n{self.log()}")
 
     def interrupt(self) -> int:
