@@ -21,6 +21,7 @@ from services.gateway.domain.errors import (
     RunInProgressError,
     SequenceAheadError,
     ServiceUnavailableError,
+    SubSessionError,
 )
 
 _BY_REASON: dict[str, type[ServiceError]] = {
@@ -31,6 +32,7 @@ _BY_REASON: dict[str, type[ServiceError]] = {
         RequestIdReusedError,
         RunInProgressError,
         SequenceAheadError,
+        SubSessionError,
     )
 }
 _BY_CODE: dict[grpc.StatusCode, type[ServiceError]] = {

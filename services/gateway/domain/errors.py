@@ -73,6 +73,12 @@ class AgentDeletedError(FailedPreconditionError):
     reason = "AGENT_DELETED"
 
 
+class SubSessionError(FailedPreconditionError):
+    """The session belongs to a run of another agent, which alone goes on with it."""
+
+    reason = "SUB_SESSION"
+
+
 class QueueFullError(ResourceExhaustedError):
     """Too many messages of the session, or of the tenant, wait."""
 

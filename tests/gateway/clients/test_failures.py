@@ -46,6 +46,7 @@ class TestTranslated:
             errors.QueueFullError,
             errors.RunInProgressError,
             errors.SequenceAheadError,
+            errors.SubSessionError,
         ],
     )
     def test_what_a_service_says_is_said_on(self, kind: type[ServiceError]) -> None:

@@ -70,6 +70,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the gateway allows then;
     metadata: seconds.
     """
+    ERROR_REASON_SUB_SESSION: _ErrorReason.ValueType  # 21
+    """ERROR_REASON_SUB_SESSION: another agent's run holds this session, so only that run goes on with it; metadata:
+    session_id, parent_run_id.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the machine-readable reason in google.rpc.ErrorInfo, without its prefix.
@@ -123,5 +127,9 @@ ERROR_REASON_ABORTED: ErrorReason.ValueType  # 19
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 20
 """ERROR_REASON_DEADLINE_EXCEEDED: the call came without a deadline and took longer than the gateway allows then;
 metadata: seconds.
+"""
+ERROR_REASON_SUB_SESSION: ErrorReason.ValueType  # 21
+"""ERROR_REASON_SUB_SESSION: another agent's run holds this session, so only that run goes on with it; metadata:
+session_id, parent_run_id.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -65,7 +65,7 @@ class GatewayServiceServicer:
     def SendMessage(self, request, context):
         """SendMessage stores a message and returns once it is committed; the answer follows on StreamMessages.
         Errors include: INVALID_ARGUMENT; NOT_FOUND; ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with
-        RUN_IN_PROGRESS, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        RUN_IN_PROGRESS, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

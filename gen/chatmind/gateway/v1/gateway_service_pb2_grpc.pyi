@@ -40,7 +40,7 @@ class GatewayServiceStub:
     SendMessage: _grpc.UnaryUnaryMultiCallable[_gateway_service_pb2.SendMessageRequest, _gateway_service_pb2.SendMessageResponse]
     """SendMessage stores a message and returns once it is committed; the answer follows on StreamMessages.
     Errors include: INVALID_ARGUMENT; NOT_FOUND; ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with
-    RUN_IN_PROGRESS, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    RUN_IN_PROGRESS, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     StreamMessages: _grpc.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
@@ -65,7 +65,7 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     SendMessage: _aio.UnaryUnaryMultiCallable[_gateway_service_pb2.SendMessageRequest, _gateway_service_pb2.SendMessageResponse]  # type: ignore[assignment]
     """SendMessage stores a message and returns once it is committed; the answer follows on StreamMessages.
     Errors include: INVALID_ARGUMENT; NOT_FOUND; ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with
-    RUN_IN_PROGRESS, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+    RUN_IN_PROGRESS, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
     """
     StreamMessages: _aio.UnaryStreamMultiCallable[_gateway_service_pb2.StreamMessagesRequest, _gateway_service_pb2.StreamMessagesResponse]  # type: ignore[assignment]
     """StreamMessages sends a session's messages after a sequence, then everything that follows. It ends only when the
@@ -93,7 +93,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_gateway_service_pb2.SendMessageResponse, _abc.Awaitable[_gateway_service_pb2.SendMessageResponse]]:
         """SendMessage stores a message and returns once it is committed; the answer follows on StreamMessages.
         Errors include: INVALID_ARGUMENT; NOT_FOUND; ALREADY_EXISTS with REQUEST_ID_REUSED; FAILED_PRECONDITION with
-        RUN_IN_PROGRESS, AGENT_DELETED; RESOURCE_EXHAUSTED with QUEUE_FULL.
+        RUN_IN_PROGRESS, AGENT_DELETED, SUB_SESSION; RESOURCE_EXHAUSTED with QUEUE_FULL.
         """
 
     @_abc_1.abstractmethod
