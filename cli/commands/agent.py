@@ -4,21 +4,35 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from chatmind.agent.v1 import agent_pb2, agent_service_pb2, model_pb2
+from chatmind.agent.v1 import agent_pb2, agent_service_pb2
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToJson
 
 from cli.app import confirm, remote
 from cli.approvals import ApprovalsOption, NoApprovalsOption, tool_approval
 from cli.client import CALL_SECONDS, Gateway, listed
+from cli.commands import offers
 from cli.errors import CommandError
 from cli.hooks import hooks_of
 from cli.lookup import one_agent, one_base
 from cli.output import Output
 
-app = typer.Typer(help="Agents, and the models they can use.", no_args_is_help=True)
+app = typer.Typer(help="Agents, and what they can be given.", no_args_is_help=True)
+app.add_typer(offers.app)
 
 NameArgument = Annotated[str, typer.Argument(help="The agent, by name or id.")]
+OtherPromptOption = Annotated[
+    str | None, typer.Option("--prompt", help="Its standing instruction.")
+]
+OtherTimeZoneOption = Annotated[
+    str | None, typer.Option("--time-zone", help="Where its users are; empty means UTC.")
+]
+OtherBasesOption = Annotated[
+    list[str] | None, typer.Option("--base", help="A base it may search, in place of those so far.")
+]
+OtherToolsOption = Annotated[
+    list[str] | None, typer.Option("--tool", help="A tool it may use, in place of those so far.")
+]
 OtherAgentsOption = Annotated[
     list[str] | None,
     typer.Option("--agent", help="An agent that it may ask, in place of those so far."),
@@ -29,6 +43,10 @@ OtherHooksOption = Annotated[
 McpOption = Annotated[
     list[str] | None,
     typer.Option("--mcp", help="An MCP server whose tools it may use; repeatable."),
+]
+OtherMcpOption = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", help="An MCP server whose tools it may use, in place of those so far."),
 ]
 
 _Visibility = agent_pb2.Visibility
@@ -48,11 +66,9 @@ class Memory(StrEnum):
         return agent_pb2.Window(strategy=_Strategy.Value(f"STRATEGY_{self.name}"))
 
 
-_ENDPOINT_STATES = {
-    model_pb2.Model.Endpoint.STATE_HEALTHY: "healthy",
-    model_pb2.Model.Endpoint.STATE_RESTING: "resting",
-    model_pb2.Model.Endpoint.STATE_PROBING: "probing",
-}
+OtherMemoryOption = Annotated[
+    Memory | None, typer.Option("--memory", help="What of a conversation its model is shown.")
+]
 
 
 @app.command("list")
@@ -142,45 +158,32 @@ def update_agent(
     *,
     new_name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    system_prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Its standing instruction.")
-    ] = None,
+    system_prompt: OtherPromptOption = None,
     model: Annotated[str | None, typer.Option(help="A model by name.")] = None,
-    time_zone: Annotated[
-        str | None, typer.Option(help="Where its users are; empty means UTC.")
-    ] = None,
+    time_zone: OtherTimeZoneOption = None,
+    base: OtherBasesOption = None,
+    no_bases: Annotated[bool, typer.Option("--no-bases", help="Let it search none.")] = False,
+    tool: OtherToolsOption = None,
+    no_tools: Annotated[bool, typer.Option("--no-tools", help="Take its tools away.")] = False,
     agent: OtherAgentsOption = None,
     no_agents: Annotated[bool, typer.Option("--no-agents", help="Let it ask none.")] = False,
     hook: OtherHooksOption = None,
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Take its hooks away.")] = False,
     approval: ApprovalsOption = None,
     no_approvals: NoApprovalsOption = False,
-    memory: Annotated[
-        Memory | None, typer.Option(help="What of a conversation its model is shown.")
-    ] = None,
-    mcp: McpOption = None,
+    memory: OtherMemoryOption = None,
+    mcp: OtherMcpOption = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Take its MCP servers away.")] = False,
 ) -> None:
     """Change what is named, and nothing else; runs that go on keep what they began with."""
     lists = {
+        "knowledge_base_ids": ("--base", base, "--no-bases", no_bases),
+        "tools": ("--tool", tool, "--no-tools", no_tools),
         "agent_ids": ("--agent", agent, "--no-agents", no_agents),
         "hooks": ("--hook", hook, "--no-hooks", no_hooks),
         "approvals": ("--approval", approval, "--no-approvals", no_approvals),
         "mcp_servers": ("--mcp", mcp, "--no-mcp", no_mcp),
     }
-    _exclude(*lists.values())
-    new = agent_pb2.Agent(
-        display_name=new_name or "",
-        description=description or "",
-        system_prompt=system_prompt or "",
-        model=model or "",
-        time_zone=time_zone or "",
-        agent_ids=[one_agent(gateway, each).id for each in agent or ()],
-        hooks=hooks_of(hook or ()),
-        approvals=map(tool_approval, approval or ()),
-        window=None if memory is None else memory.window,
-        mcp_servers=mcp or (),
-    )
     given = {
         "display_name": new_name is not None,
         "description": description is not None,
@@ -188,11 +191,24 @@ def update_agent(
         "model": model is not None,
         "time_zone": time_zone is not None,
         "window.strategy": memory is not None,
-        **{path: bool(listed) or taken for path, (_, listed, _, taken) in lists.items()},
+        **_changed(lists),
     }
-    mask = _mask(given)
-    new.id = one_agent(gateway, name).id
-    request = agent_service_pb2.UpdateAgentRequest(agent=new, update_mask=mask)
+    new = agent_pb2.Agent(
+        id=one_agent(gateway, name).id,
+        display_name=new_name or "",
+        description=description or "",
+        system_prompt=system_prompt or "",
+        model=model or "",
+        time_zone=time_zone or "",
+        knowledge_base_ids=[one_base(gateway, each).id for each in base or ()],
+        tools=tool or (),
+        agent_ids=[one_agent(gateway, each).id for each in agent or ()],
+        hooks=hooks_of(hook or ()),
+        approvals=map(tool_approval, approval or ()),
+        window=None if memory is None else memory.window,
+        mcp_servers=mcp or (),
+    )
+    request = agent_service_pb2.UpdateAgentRequest(agent=new, update_mask=_mask(given))
     updated = gateway.agents.UpdateAgent(request, timeout=CALL_SECONDS).agent
     output.message(updated, text=updated.id)
 
@@ -228,47 +244,20 @@ def delete_agent(
     output.message(agent, text=f"deleted {agent.id}")
 
 
-@app.command("models")
-@remote
-def list_models(gateway: Gateway, output: Output) -> None:
-    """List the models that agents can use."""
-    request = agent_service_pb2.ListModelsRequest()
-    models = gateway.agents.ListModels(request, timeout=CALL_SECONDS).models
-    output.table(
-        models,
-        columns=("NAME", "MODEL", "DEFAULT", "SERVERS"),
-        rows=((m.name, m.model, "yes" if m.default else "", _servers(m)) for m in models),
-    )
+def _changed(lists: dict[str, tuple[str, list[str] | None, str, bool]]) -> dict[str, bool]:
+    """Whether each list is set or taken away.
 
-
-def _servers(model: model_pb2.Model) -> str:
-    """How many of a model's servers are in which state."""
-    states = [_ENDPOINT_STATES.get(each.state, "unknown") for each in model.endpoints]
-    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-
-
-@app.command("hooks")
-@remote
-def list_hooks(gateway: Gateway, output: Output) -> None:
-    """List the hooks that agents can be given."""
-    request = agent_service_pb2.ListHooksRequest()
-    hooks = gateway.agents.ListHooks(request, timeout=CALL_SECONDS).hooks
-    output.table(
-        hooks,
-        columns=("NAME", "PRIORITY", "DOES"),
-        rows=((h.name, str(h.priority), h.description) for h in hooks),
-    )
-
-
-def _exclude(*pairs: tuple[str, list[str] | None, str, bool]) -> None:
-    """Refuse what is both set and taken away.
+    Args:
+        lists: by its path: the option that sets it and what it was given, and likewise the one that
+            takes all away.
 
     Raises:
-        CommandError: the two options of a pair are both given.
+        CommandError: the two options of a list are both given.
     """
-    for setting, given, taking, taken in pairs:
+    for setting, given, taking, taken in lists.values():
         if given and taken:
             raise CommandError(f"{setting} and {taking} exclude each other")
+    return {path: bool(given) or taken for path, (_, given, _, taken) in lists.items()}
 
 
 def _mask(given: dict[str, bool]) -> FieldMask:

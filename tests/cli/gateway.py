@@ -26,6 +26,7 @@ from chatmind.agent.v1 import (
     run_service_pb2,
     run_service_pb2_grpc,
     session_pb2,
+    tool_pb2,
 )
 from chatmind.gateway.v1 import (
     access_pb2,
@@ -98,6 +99,7 @@ class State:
     keys: list[access_pb2.ApiKey] = field(default_factory=list)
     models: list[model_pb2.Model] = field(default_factory=list)
     hooks: list[hook_pb2.Hook] = field(default_factory=list)
+    tools: list[tool_pb2.Tool] = field(default_factory=list)
     mcp_servers: list[mcp_pb2.McpServer] = field(default_factory=list)
     approved: list[agent_service_pb2.ApproveMcpToolsRequest] = field(default_factory=list)
     streams: deque[Sequence[Any]] = field(default_factory=deque)
@@ -234,6 +236,9 @@ class _Servicer:
     def ApproveMcpTools(self, request: Any, context: Any) -> Any:
         self._state.approved.append(request)
         return agent_service_pb2.ApproveMcpToolsResponse(mcp_server=self._state.mcp_servers[0])
+
+    def ListTools(self, request: Any, context: Any) -> Any:
+        return agent_service_pb2.ListToolsResponse(tools=self._state.tools)
 
     def ListHooks(self, request: Any, context: Any) -> Any:
         return agent_service_pb2.ListHooksResponse(hooks=self._state.hooks)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chatmind.agent.v1 import agent_pb2, hook_pb2, model_pb2
+from chatmind.agent.v1 import agent_pb2
 from google.protobuf.json_format import MessageToDict
 
 from tests.cli.conftest import Chatmind
@@ -87,6 +87,22 @@ class TestUpdate:
         assert list(guide.agent_ids) == ["id-Researcher"]
         assert guide.time_zone == "Asia/Tokyo"
 
+    def test_tools_and_bases_are_put_in_place_of_those_so_far(
+        self, chatmind: Chatmind, state: State
+    ) -> None:
+        state.bases = [Base(id="b1", display_name="handbook")]
+        chatmind("agent", "create", "Guide", "--tool", "calculator", "--tool", "convert")
+        chatmind("agent", "update", "Guide", "--tool", "current_time", "--base", "handbook")
+        assert list(state.agents[0].tools) == ["current_time"]
+        assert list(state.agents[0].knowledge_base_ids) == ["b1"]
+
+        chatmind("agent", "update", "Guide", "--no-tools", "--no-bases")
+        assert not state.agents[0].tools
+        assert not state.agents[0].knowledge_base_ids
+
+        both = chatmind("agent", "update", "Guide", "--tool", "calculator", "--no-tools")
+        assert both.stderr == "error: --tool and --no-tools exclude each other\n"
+
     def test_it_can_be_let_ask_nobody(self, chatmind: Chatmind, state: State) -> None:
         state.agents = [agent("Guide")]
         state.agents[0].agent_ids.append("id-Writer")
@@ -154,35 +170,7 @@ class TestDelete:
         assert result.stdout == "deleted id-Guide\n"
 
 
-class TestModels:
-    def test_they_are_listed_with_the_default(self, chatmind: Chatmind, state: State) -> None:
-        state.models = [
-            model_pb2.Model(name="big", model="big-1", default=True),
-            model_pb2.Model(name="small", model="small-1"),
-        ]
-        lines = chatmind("agent", "models").stdout.splitlines()
-
-        assert [line.split() for line in lines[1:]] == [
-            ["big", "big-1", "yes"],
-            ["small", "small-1"],
-        ]
-
-    def test_their_servers_are_told_by_state(self, chatmind: Chatmind, state: State) -> None:
-        kinds = model_pb2.Model.Endpoint
-        states = (kinds.STATE_HEALTHY, kinds.STATE_RESTING, kinds.STATE_HEALTHY)
-        servers = [kinds(state=each) for each in states]
-        state.models = [model_pb2.Model(name="big", model="big-1", endpoints=servers)]
-
-        assert "2 healthy, 1 resting" in chatmind("agent", "models").stdout
-
-
 class TestHooks:
-    def test_they_are_listed(self, chatmind: Chatmind, state: State) -> None:
-        state.hooks = [hook_pb2.Hook(name="logging", priority=7, description="Logs.")]
-        lines = chatmind("agent", "hooks").stdout.splitlines()
-
-        assert [line.split() for line in lines[1:]] == [["logging", "7", "Logs."]]
-
     def test_an_agent_is_made_with_them_and_changed(self, chatmind: Chatmind, state: State) -> None:
         limits = 'call_limits={"tools": {"max_calls": 5}}'
         chatmind("agent", "create", "Guide", "--hook", "logging", "--hook", limits)
