@@ -193,8 +193,12 @@ class FakeHttp:
 async def fake_http(version: str) -> AsyncIterator[FakeHttp]:
     """Such a server at an address of its own."""
     running = FakeHttp(Fake(version), "")
+    serving = set[asyncio.Task[None]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)  # asyncio itself does not keep those that only wait
         try:
             while await _serve_one(running, reader, writer):
                 pass
@@ -209,6 +213,9 @@ async def fake_http(version: str) -> AsyncIterator[FakeHttp]:
         yield running
     finally:
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 async def _serve_one(

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import takewhile
 from typing import Final, assert_never
 
 from services.agent.domain.chat import Ending, ModelReply, RunContext, ToolContext, ToolResult
@@ -37,6 +36,7 @@ from services.agent.domain.tools.execute import ToolBounds, execute
 from services.agent.domain.tools.query_knowledge import QUERY_KNOWLEDGE
 from services.agent.domain.tools.read_more import READ_MORE
 from services.agent.domain.turn import engine, replies
+from services.agent.domain.turn.calls import TOOLS_AT_ONCE, Answered, execute_in_order
 from services.agent.domain.turn.citations import first_label
 from services.agent.domain.turn.gate import Gate, offers_of_others, taints
 from services.agent.domain.turn.plan import Plan, Plans, not_to_be_had
@@ -60,9 +60,6 @@ from services.agent.domain.turn.steps import (
 from services.common.clock import Clock
 from services.common.errors import InvalidArgumentError
 from services.common.tasks import BackgroundTasks, background_tasks
-
-TOOLS_AT_ONCE: Final = 8
-"""How many calls of one reply run side by side."""
 
 _AGENT_SHARE: Final = 0.9
 
@@ -283,33 +280,22 @@ class _Turn:
             then: where the run stands after the last result, if it moves on.
         """
         announced = await self._announce(calls)
-        results: dict[ToolCallId, ToolResult] = {}
-        places = asyncio.Semaphore(TOOLS_AT_ONCE)
 
         async def execute_released(asked: ToolCall) -> ToolResult:
             released = gate.released(asked)
             return released.answer or await self._execute(released.call)
 
-        async def execute_one(planned: PlannedCall) -> None:
+        async def execute_one(planned: PlannedCall) -> ToolResult:
             call = planned.call
-            async with places:
-                if planned.answer is None and self._once(call) and call.id not in announced:
-                    await self._journal.start_tool_calls([call.id])
-                results[call.id] = planned.answer or await self._around.execute(
-                    call, execute_released
-                )
+            if planned.answer is None and self._once(call) and call.id not in announced:
+                await self._journal.start_tool_calls([call.id])
+            return planned.answer or await self._around.execute(call, execute_released)
 
-        async with background_tasks() as tasks:
-            waiting = [
-                (each.call, tasks.start(each.call.name, execute_one(each))) for each in calls
-            ]
-            while waiting:
-                await waiting[0][1]
-                ready = list(takewhile(lambda pair: pair[0].id in results, waiting))
-                waiting = waiting[len(ready) :]
-                drafts = [replies.result(call, results[call.id]) for call, _ in ready]
-                await self._record(drafts, then=None if waiting else then)
-        return list(results.values())
+        async def record(given: Sequence[Answered], last: bool) -> None:
+            drafts = [replies.result(call, result) for call, result in given]
+            await self._record(drafts, then=then if last else None)
+
+        return await execute_in_order(calls, execute_one, record)
 
     async def _record(self, results: Sequence[Draft], *, then: RunState | None) -> None:
         self._messages += await self._journal.append_tool_results(results, then=then)

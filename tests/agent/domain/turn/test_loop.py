@@ -44,7 +44,7 @@ from services.agent.domain.models import (
 )
 from services.agent.domain.run_models import Offered, RunState, Spent, StopReason, Usage
 from services.agent.domain.tools.execute import ToolBounds
-from services.agent.domain.turn.loop import TOOLS_AT_ONCE
+from services.agent.domain.turn.calls import TOOLS_AT_ONCE
 from services.agent.domain.turn.replies import result
 from services.common.text import Json
 from tests.agent.dialogue import case, tool_call
