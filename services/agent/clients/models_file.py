@@ -34,21 +34,13 @@
 The first one is the default.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from services.agent.clients.model_access import (
@@ -59,6 +51,7 @@ from services.agent.clients.model_access import (
     proxy_of,
 )
 from services.agent.clients.offline_model import OFFLINE_MODEL
+from services.agent.clients.settings_file import Strict, read_settings_file, reason_of
 from services.agent.domain.chat import ToolProtocol
 from services.agent.domain.prices import Prices
 
@@ -134,7 +127,7 @@ def load_models(path: Path | None, environ: Mapping[str, str]) -> tuple[ModelSet
     """
     if path is None:
         return _from_environment(environ)
-    models = _read(path).models
+    models = read_settings_file(path, _File, error=ModelsFileError, reason=_reason).models
     if OFFLINE_MODEL in models:
         raise ModelsFileError(f"{path}: models.{OFFLINE_MODEL}: the built-in model has this name")
     currencies = {model.prices.currency for model in models.values() if model.prices}
@@ -165,11 +158,7 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[ModelSettings, ...]:
     return (ModelSettings(model, (endpoint,)),)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Endpoint(_Strict):
+class _Endpoint(Strict):
     base_url: _Url = OPENAI_URL
     model: _Name | None = None
     api_key_env: _Variable | None = None
@@ -181,7 +170,7 @@ class _PoolEndpoint(_Endpoint):
     weight: int | None = Field(default=None, ge=1, le=1000)
 
 
-class _Prices(_Strict):
+class _Prices(Strict):
     currency: str = Field(pattern="^[A-Z]{3}$")
     input: _Price
     cached_input: _Price | None = None
@@ -197,37 +186,14 @@ class _Model(_Endpoint):
     endpoints: tuple[_PoolEndpoint, ...] = Field(default=(), max_length=16)
 
 
-class _File(_Strict):
+class _File(Strict):
     models: dict[_Name, _Model] = Field(min_length=1, max_length=100)
 
 
-def _read(path: Path) -> _File:
-    try:
-        return _File.model_validate(
-            tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
-        )
-    except OSError as error:
-        raise ModelsFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ModelsFileError(f"{path}: is no TOML: {error}") from error
-    except ValidationError as error:
-        raise ModelsFileError("; ".join(_problems(path, error))) from error
-
-
-def _problems(path: Path, error: ValidationError) -> list[str]:
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return [
-        f"{path}: {'.'.join(str(part) for part in problem['loc'])}: {_told(problem)}"
-        for problem in problems
-    ]
-
-
-def _told(problem: ErrorDetails) -> str:
-    if problem["type"] == "extra_forbidden":
-        return "unknown key"
+def _reason(problem: ErrorDetails) -> str:
     if problem["loc"][-1] == "tool_protocol":
         return 'must be "native" or "tags"'
-    return problem["msg"]
+    return reason_of(problem)
 
 
 def _settings(name: str, model: _Model, *, environ: Mapping[str, str], where: str) -> ModelSettings:

@@ -15,16 +15,16 @@ header_env = { Authorization = "TRACKER_AUTHORIZATION" }   # the variable that h
 """
 
 import shutil
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 from pydantic_core import ErrorDetails
 
+from services.agent.clients.settings_file import Strict, read_settings_file, reason_of
 from services.agent.domain.mcp.models import McpDeclaration, McpTransport
 from services.common.errors import StartupError
 
@@ -118,7 +118,7 @@ def load_mcp_servers(
     """
     if path is None:
         return ()
-    servers = _read(path).servers
+    servers = read_settings_file(path, _File, error=McpFileError, reason=_reason).servers
     faults = [
         f"{path}: servers.{name}: {fault}"
         for name, server in servers.items()
@@ -131,11 +131,7 @@ def load_mcp_servers(
     return tuple(_settings(name, servers[name], environ) for name in sorted(servers))
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Server(_Strict):
+class _Server(Strict):
     command: _Argument | None = None
     args: tuple[_Argument, ...] = Field(default=(), max_length=100)
     env: tuple[_Variable, ...] = Field(default=(), max_length=100)
@@ -147,32 +143,14 @@ class _Server(_Strict):
     read_only: tuple[_Tool, ...] = Field(default=(), max_length=128)
 
 
-class _File(_Strict):
+class _File(Strict):
     servers: dict[_Name, _Server] = Field(min_length=1, max_length=64)
 
 
-def _read(path: Path) -> _File:
-    try:
-        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise McpFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise McpFileError(f"{path}: is no TOML: {error}") from error
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False, include_context=False)
-        raise McpFileError("; ".join(_told(path, problem) for problem in problems)) from error
-
-
-def _told(path: Path, problem: ErrorDetails) -> str:
-    where = [str(part) for part in problem["loc"] if part != "[key]"]
-    named = "[key]" in problem["loc"]
-    if problem["type"] == "extra_forbidden":
-        why = "unknown key"
-    elif named and len(where) == 2:
-        why = 'the name must be of lower-case letters, digits and "-", at most 32'
-    else:
-        why = problem["msg"]
-    return f"{path}: {'.'.join(where)}: {why}"
+def _reason(problem: ErrorDetails) -> str:
+    if problem["loc"][-1] == "[key]" and len(problem["loc"]) == 3:
+        return 'the name must be of lower-case letters, digits and "-", at most 32'
+    return reason_of(problem)
 
 
 def _faults(server: _Server, environ: Mapping[str, str]) -> Iterator[str]:

@@ -10,14 +10,14 @@ max_rows = 200
 connections = 4                         # queries at a time, of one process
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
+from services.agent.clients.settings_file import Strict, read_settings_file
 from services.common.errors import StartupError
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -78,15 +78,11 @@ def load_databases(path: Path | None, environ: Mapping[str, str]) -> tuple[SqlSe
             max_rows=database.max_rows,
             connections=database.connections,
         )
-        for name, database in _read(path).databases.items()
+        for name, database in read_settings_file(path, _File, error=SqlFileError).databases.items()
     )
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Database(_Strict):
+class _Database(Strict):
     url_env: _Variable
     description: str = Field(default="", max_length=1000)
     tables: tuple[_Table, ...] = Field(default=(), max_length=1000)
@@ -95,23 +91,8 @@ class _Database(_Strict):
     connections: int = Field(default=4, ge=1, le=100)
 
 
-class _File(_Strict):
+class _File(Strict):
     databases: dict[_Name, _Database] = Field(min_length=1, max_length=20)
-
-
-def _read(path: Path) -> _File:
-    try:
-        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise SqlFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SqlFileError(f"{path}: is no TOML: {error}") from error
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False, include_context=False)
-        told = [
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in problems
-        ]
-        raise SqlFileError(f"{path}: {'; '.join(told)}") from error
 
 
 def _dsn(variable: str, environ: Mapping[str, str], *, where: str) -> str:

@@ -46,7 +46,7 @@ class TestLoadDatabases:
             ("x = ", "is no TOML"),
             ("[databases.shop]", r"databases\.shop\.url_env: Field required"),
             (LEAST.replace("shop", "sh op", 1), "is no TOML"),
-            (LEAST + "rows = 5", r"databases\.shop\.rows: Extra inputs are not permitted"),
+            (LEAST + "rows = 5", r"databases\.shop\.rows: unknown key"),
             (LEAST + "seconds = 0", r"databases\.shop\.seconds: Input should be greater than 0"),
             (LEAST + "max_rows = 1001", r"databases\.shop\.max_rows: "),
             (LEAST + 'tables = ["orders"]', r"databases\.shop\.tables\.0: "),
